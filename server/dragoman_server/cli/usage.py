@@ -53,12 +53,13 @@ class UsageUnavailable(Exception):
 def with_usage_file(loaded: LoadedConfig) -> LoadedConfig:
     """Return the configuration with the file in which commands store usage, if it names no other store.
 
-    The file is in the user's state directory, which the store makes.
+    The file is usage_store_path, by default in the user's state directory, which the store makes.
     """
-    directory = state_directory(os.environ)
-    if loaded.settings.server.usage_store is not None or directory is None:
+    server, directory = loaded.settings.server, state_directory(os.environ)
+    path = server.usage_store_path or (None if directory is None else str(directory / _FILE))
+    if server.usage_store is not None or path is None:
         return loaded
-    server = replace(loaded.settings.server, usage_store="sqlite", usage_store_path=str(directory / _FILE))
+    server = replace(server, usage_store="sqlite", usage_store_path=path)
     return replace(loaded, settings=replace(loaded.settings, server=server))
 
 

@@ -114,9 +114,13 @@ def test_an_event_loop_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) ->
 @posix
 def test_a_store_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: False)  # the superuser may write everything
-    (finding,) = found('[server]\nresponse_store = "sqlite"\nresponse_store_path = "a.db"\n')
+    finding, usage = found('[server]\nresponse_store = "sqlite"\nresponse_store_path = "a.db"\n')
     assert finding.text == ". cannot be written"
     assert finding.fix.endswith("or name another file: dragoman.toml:3")
+    made_below = Path(os.environ["XDG_STATE_HOME"]).parent
+    assert (usage.severity, usage.text) == (CheckSeverity.WARNING, f"{made_below} cannot be written")
+    (usage,) = found('[server]\nusage_store_path = "no/such/b.db"\n')
+    assert (usage.subject, usage.text) == ("server.usage_store_path", ". cannot be written")
 
 
 # Proxies.

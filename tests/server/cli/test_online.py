@@ -427,17 +427,22 @@ async def test_a_gateway_that_runs_already_is_no_error() -> None:
     assert finding.text.startswith("is in use by a Dragoman that serves http://127.0.0.1:")
 
 
-async def test_a_store_that_cannot_be_reached() -> None:
+STORES = {"ACCOUNT": CheckSeverity.ERROR, "USAGE": CheckSeverity.WARNING}
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_a_store_that_cannot_be_reached(store: str) -> None:
     url = f"valkey://user:{CANARY}@127.0.0.1:{free_port()}"
-    environ = {"DRAGOMAN_ACCOUNT_STORE": "valkey", "DRAGOMAN_ACCOUNT_STORE_URL": url}
+    environ = {f"DRAGOMAN_{store}_STORE": "valkey", f"DRAGOMAN_{store}_STORE_URL": url}
     (finding,) = await found("", **environ)
-    assert (finding.severity, finding.check) == (CheckSeverity.ERROR, "store")
-    assert finding.fix == "start the server, or correct the URL: DRAGOMAN_ACCOUNT_STORE_URL"
+    assert (finding.severity, finding.check) == (STORES[store], "store")
+    assert finding.fix == f"start the server, or correct the URL: DRAGOMAN_{store}_STORE_URL"
 
 
-async def test_a_store_that_responds() -> None:
+@pytest.mark.parametrize("store", STORES)
+async def test_a_store_that_responds(store: str) -> None:
     with valkey_server() as server:
-        environ = {"DRAGOMAN_ACCOUNT_STORE": "valkey", "DRAGOMAN_ACCOUNT_STORE_URL": server.url}
+        environ = {f"DRAGOMAN_{store}_STORE": "valkey", f"DRAGOMAN_{store}_STORE_URL": server.url}
         (finding,) = await found("", **environ)
     assert (finding.severity, finding.check) == (CheckSeverity.OK, "store")
 

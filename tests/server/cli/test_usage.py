@@ -163,6 +163,8 @@ def test_only_the_commands_store_usage_in_a_file_unless_told(monkeypatch: pytest
     server = with_usage_file(loaded).settings.server
     path = str(Path(os.environ["XDG_STATE_HOME"]) / "dragoman" / "usage.sqlite")
     assert (server.usage_store, server.usage_store_path) == ("sqlite", path)
+    named = with_usage_file(load(environ={"DRAGOMAN_USAGE_STORE_PATH": "u.db"})).settings.server
+    assert (named.usage_store, named.usage_store_path) == ("sqlite", "u.db")
     told = load(environ={"DRAGOMAN_USAGE_STORE": "memory"})
     assert with_usage_file(told) is told
     monkeypatch.setattr("dragoman_server.cli.usage.state_directory", lambda _: None)

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from dragoman_server.capabilities.providers import address_of
 from dragoman_server.capabilities.resolve import upstreams_without_grammars
 from dragoman_server.cli.doctor.failures import EXPIRED, NOT_YET_VALID
+from dragoman_server.cli.usage import with_usage_file
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.platform.extras import install_command
 from dragoman_server.proxying.tool_grammar import grammar_checker
@@ -152,22 +153,24 @@ def _secret_origins(loaded: LoadedConfig) -> Iterator[ValueOrigin]:
 
 def _store_files(loaded: LoadedConfig) -> Iterator[CheckFinding]:
     """Yield the files of stores, and the audit log, that cannot be written."""
-    server = loaded.settings.server
-    files = [
-        f"{name}_path" for name in ("response_store", "account_store") if getattr(server, name) == "sqlite"
-    ]
+    server = with_usage_file(loaded).settings.server
+    stores = ("response_store", "account_store", "usage_store")
+    files = [f"{name}_path" for name in stores if getattr(server, name) == "sqlite"]
     for name in [*files, *(["audit_log"] if server.audit_log else [])]:
         path, subject = Path(getattr(server, name)), f"server.{name}"
-        folder = path.parent
+        folder, report = path.parent, CheckFinding.error
+        if name == "usage_store_path":  # the gateway makes its folder, and serves without the file
+            folder = next(parent for parent in path.parents if parent.exists())
+            report = CheckFinding.warning
         if not folder.exists():
             text, fix = f"the directory {folder} does not exist", f"mkdir -p {shlex.quote(str(folder))}"
-            yield CheckFinding.error("store", subject, text, fix)
+            yield report("store", subject, text, fix)
         # SQLite makes files of its own next to it.
         for needed in (folder, path):
             if needed.exists() and not os.access(needed, os.R_OK | os.W_OK):
                 place = loaded.origin("server", name).changed_at
                 fix = f'sudo chown "$(id -un)" {shlex.quote(str(needed))}, or name another file: {place}'
-                yield CheckFinding.error("store", subject, f"{needed} cannot be written", fix)
+                yield report("store", subject, f"{needed} cannot be written", fix)
                 break
 
 

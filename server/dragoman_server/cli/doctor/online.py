@@ -1,8 +1,9 @@
-"""Checks that need sockets: the port, a store on a server, the upstreams, and by them the clock; run in parallel."""
+"""Checks that need sockets: the port, stores on servers, the upstreams, and by them the clock; run in parallel."""
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 import anyio
@@ -14,7 +15,9 @@ from dragoman_server.cli.listeners import find_listener, port_advice
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.serving.sockets import AddressInUse, StartupError, bind
 from dragoman_server.settings.problems import CheckFinding
+from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.client import UpstreamClient, origin_of
+from dragoman_server.usage.stores.base import UsageBatch, UsageStoreError
 
 NO_CLIENTS: Mapping[str, int] = MappingProxyType({})
 
@@ -36,15 +39,17 @@ async def online_findings(
     timeout_s, spend, first_requests: see UpstreamExamination.
     """
     port: list[CheckFinding] = []
-    store: list[CheckFinding] = []
+    accounts: list[CheckFinding] = []
+    usage: list[CheckFinding] = []
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_examine_port, loaded, port)
-        tasks.start_soon(_examine_store, loaded, store)
+        tasks.start_soon(_examine_store, loaded, "account_store", accounts)
+        tasks.start_soon(_examine_store, loaded, "usage_store", usage)
         examinations = await examine_upstreams(
             loaded, timeout_s=timeout_s, spend=spend, first_requests=first_requests
         )
     upstreams = [finding for examination in examinations for finding in examination.findings]
-    return [*port, *store, *_clock(examinations), *upstreams]
+    return [*port, *accounts, *usage, *_clock(examinations), *upstreams]
 
 
 async def examine_upstreams(
@@ -92,27 +97,40 @@ async def _examine_port(loaded: LoadedConfig, findings: list[CheckFinding]) -> N
         findings.append(CheckFinding.ok("port", subject, f"{server.host} port {server.port} is free"))
 
 
-async def _examine_store(loaded: LoadedConfig, findings: list[CheckFinding]) -> None:
+async def _examine_store(loaded: LoadedConfig, name: str, findings: list[CheckFinding]) -> None:
     server = loaded.settings.server
-    if server.account_store != "valkey" or server.account_store_url is None:
+    url: Secret | None = getattr(server, f"{name}_url")
+    if getattr(server, name) != "valkey" or url is None:
         return
-    from dragoman_server.accounts.stores.valkey import ValkeyAccountStore  # needs the extra
+    # They need the extra.
+    from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
+    from dragoman_server.usage.stores.valkey import ValkeyUsageStore
 
-    subject = "server.account_store_url"
+    store: ValkeyAccountStore | ValkeyUsageStore
+    if name == "account_store":
+        store = accounts = ValkeyAccountStore(url.reveal())
+        write: Callable[[], Awaitable[object]] = partial(
+            accounts.apply, Add([("doctor", None)], 0.0, time.time())
+        )
+        report = CheckFinding.error
+    else:
+        store = usage = ValkeyUsageStore(url.reveal())
+        write = partial(usage.add, UsageBatch("doctor", {}, {}, 0))
+        report = CheckFinding.warning  # the gateway serves without it
+    subject = f"server.{name}_url"
     failure = f"the store did not respond within {_STORE_S:g} s"
-    store = ValkeyAccountStore(server.account_store_url.reveal())
     with anyio.move_on_after(_STORE_S):
         async with store.running():
             try:
-                await store.apply(Add([("doctor", None)], 0.0, time.time()))
+                await write()
                 failure = ""
-            except AccountStoreError as error:
+            except (AccountStoreError, UsageStoreError) as error:
                 failure = str(error)
     if not failure:
         findings.append(CheckFinding.ok("store", subject, "the store responds"))
         return
-    fix = f"start the server, or correct the URL: {loaded.origin('server', 'account_store_url').changed_at}"
-    findings.append(CheckFinding.error("store", subject, loaded.settings.mask(failure), fix))
+    fix = f"start the server, or correct the URL: {loaded.origin('server', f'{name}_url').changed_at}"
+    findings.append(report("store", subject, loaded.settings.mask(failure), fix))
 
 
 def _clock(examinations: Sequence[UpstreamExamination]) -> Iterator[CheckFinding]:
