@@ -83,13 +83,16 @@ def test_two_builds_give_the_same_bytes(built: dict[str, Path], tmp_path: Path) 
     }
 
 
-def test_the_wheel_holds_every_module(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_holds_every_module_and_the_page(wheel: zipfile.ZipFile) -> None:
     modules = {
         path.relative_to(root).as_posix()
         for root in (ROOT / "sansio", ROOT / "server")
-        for path in root.rglob("*.py")
+        for path in root.rglob("*")
+        if path.suffix == ".py" or (path.is_file() and "ui" in path.parent.relative_to(root).parts)
     }
-    assert {name for name in wheel.namelist() if name.endswith(".py")} == modules
+    assert {
+        name for name in wheel.namelist() if name.endswith(".py") or name.startswith("dragoman_server/ui/")
+    } == modules
 
 
 def test_a_plain_install_needs_only_msgspec() -> None:

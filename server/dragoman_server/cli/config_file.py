@@ -4,16 +4,14 @@ The schema is made from the classes of the settings, for editors that complete a
 loader does, because any string may contain a `${VARIABLE}`.
 """
 
-import json
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from dragoman import UPSTREAMS
 from dragoman_server.config.loader import LoadedConfig
-from dragoman_server.config.toml_lines import KeyPath
+from dragoman_server.config.show import shown_settings
 from dragoman_server.settings import (
     ARRAYS,
     ServerSettings,
@@ -23,10 +21,6 @@ from dragoman_server.settings import (
 )
 from dragoman_server.settings.capabilities import CapabilitySettings
 from dragoman_server.settings.fields import SettingKind, SettingSpec
-from dragoman_server.settings.problems import ValueOrigin, dotted, quote_value
-from dragoman_server.settings.secret import Secret
-
-_DEFAULT_ORIGIN = ValueOrigin("default")
 
 Schema = dict[str, object]
 
@@ -38,47 +32,10 @@ _VARIABLE = r"\$\{"
 
 def config_lines(loaded: LoadedConfig, *, with_origin: bool) -> Iterator[str]:
     """Yield `key = value` for each setting that has a value, followed by `# origin` if requested."""
-    settings = loaded.settings
-    tables: dict[str, object] = {"server": _table(settings.server)}
-    tables |= {name: list(map(_table, getattr(settings, name))) for name in ARRAYS}
-    rows = []
-    for path, value in _leaves((), tables | {"models": settings.models}):
-        key = dotted(path)
-        origin = loaded.origins.get(key, _DEFAULT_ORIGIN)
-        rows.append((f"{key} = {origin.raw or toml_text(value)}", origin))
+    rows = [(f"{each.key} = {each.value}", each.origin) for each in shown_settings(loaded.settings)]
     width = max(len(text) for text, _ in rows)
     for text, origin in rows:
         yield f"{text:<{width}}  # {origin}" if with_origin else text
-
-
-def _table(row: object) -> dict[str, object]:
-    values = {name: getattr(row, name) for name in settings_of(type(row))}
-    return {**values, **row.capabilities} if isinstance(row, CapabilitySettings) else values
-
-
-def _leaves(path: KeyPath, value: object) -> Iterator[tuple[KeyPath, object]]:
-    """Yield the values in tables and arrays of tables, each with its path. The arrays of settings are tuples."""
-    if isinstance(value, Mapping):
-        for name, element in value.items():
-            yield from _leaves((*path, name), element)
-    elif isinstance(value, list):
-        for index, element in enumerate(value):
-            yield from _leaves((*path, index), element)
-    elif value is not None:
-        yield path, value
-
-
-def toml_text(value: object) -> str:
-    """Return a value as TOML. Secrets are masked."""
-    if isinstance(value, Secret):
-        return f'"{value}"'
-    if isinstance(value, tuple):
-        return "[" + ", ".join(map(toml_text, value)) + "]"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return quote_value(value)
 
 
 # JSON Schema.

@@ -88,19 +88,19 @@ class LoadedConfig:
 
     Attributes:
         path: The file's path, None without one.
-        origins: The origins by dotted key; a key without an entry has its default value.
         keys_file: The file that `dragoman keys` writes, next to the configuration file: dragoman.client_keys.toml.
     """
 
     settings: Settings
     path: str | None
-    origins: Mapping[str, ValueOrigin]
     keys_file: Path
     warnings: tuple[CheckFinding, ...] = ()
 
     def origin(self, *path: str | int) -> ValueOrigin:
         """Return where the value of a key came from, or where it would be written."""
-        return self.origins.get(dotted(path)) or ValueOrigin(self.path or DEFAULT_FILE, where=dotted(path))
+        return self.settings.origins.get(dotted(path)) or ValueOrigin(
+            self.path or DEFAULT_FILE, where=dotted(path)
+        )
 
 
 def load(
@@ -129,8 +129,7 @@ def load(
         loader.read(Path(file))
     if os.path.isfile(keys_file):
         loader.read_apart("client_keys", keys_file)
-    settings = loader.settings()
-    loaded = LoadedConfig(settings, file, MappingProxyType(loader.origins), keys_file)
+    loaded = LoadedConfig(loader.settings(), file, keys_file)
     return replace(loaded, warnings=(*loader.warnings, *_warnings(loaded, environ, specs)))
 
 
@@ -186,7 +185,7 @@ def _unknown_variables(loaded: LoadedConfig, environ: Mapping[str, str]) -> Iter
     of_server = settings_of(ServerSettings)
     valid = {ENV_PREFIX + name.upper() for name in of_server} | {CONFIG_VARIABLE, KEY_VARIABLE}
     # Values of the file may refer to any variable.
-    referenced = {name for origin in loaded.origins.values() for name in origin.references}
+    referenced = {name for origin in loaded.settings.origins.values() for name in origin.references}
     for name in sorted(environ):
         if name.upper().startswith(ENV_PREFIX) and name not in valid and name not in referenced:
             # The prefix alone would make all of them similar.
@@ -271,6 +270,7 @@ class _Loader(ConfigSources):
             upstreams=tuple(upstreams),
             models=models,
             proxies=tuple(Secret(value) for _, value in proxies_of(self.environ)),
+            origins=self.origins,
             **{name: tuple(row for _, row in found) for name, found in rows.items()},
         )
         self._check_default_model(settings)

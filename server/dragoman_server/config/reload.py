@@ -177,7 +177,14 @@ def with_settings_of_the_start(wanted: Settings, running: Settings) -> tuple[Set
     }
     if not kept:
         return wanted, ()
-    settings = replace(wanted, server=replace(wanted.server, **kept))
+    origins = {f"server.{name}": running.origins.get(f"server.{name}") for name in kept}
+    settings = replace(
+        wanted,
+        server=replace(wanted.server, **kept),
+        origins={
+            name: origin for name, origin in {**wanted.origins, **origins}.items() if origin is not None
+        },
+    )
     problems = [
         f"server.{name}: {text}; the running gateway keeps {', '.join(kept)}: restart it to change that"
         for name, text in problems_together(settings)

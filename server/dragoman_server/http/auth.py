@@ -30,7 +30,10 @@ from dragoman_server.wire.replies import Reply, send_reply
 HTTP_METHODS = ("GET", "POST", "PUT", "DELETE", "OPTIONS")
 
 ADMIN_PATH = "/admin"
+# POST, because a body comes with it. It changes nothing.
+EXPLAIN_PATH = f"{ADMIN_PATH}/explain"
 METRICS_PATH = "/metrics"
+UI_PATH = "/ui"
 HEALTHZ_PATH = "/healthz"
 READYZ_PATH = "/readyz"
 HELLO_PATH = "/api/hello"
@@ -263,8 +266,9 @@ _PROXY_HEADERS = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-forwar
 class AdminKeyMiddleware:
     """Pass on requests with the operator's keys only.
 
-    Without an admin key every path below /admin is a 404. But if there are no keys at all, and only this machine can
-    connect, whoever runs the gateway may look: then a GET from this machine needs no key.
+    Without an admin key every path below /admin is a 404, and so is the page. But if there are no keys at all, and only
+    this machine can connect, whoever runs the gateway may look: then what changes nothing needs no key. Where there
+    is an admin key, the files of the page need none: they show nothing until the page has asked its reader for the key.
 
     Args:
         keyless: no client keys are configured.
@@ -286,12 +290,16 @@ class AdminKeyMiddleware:
         self._refuse = refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        for_metrics = path_below_mount(scope) == METRICS_PATH
+        requested = path_below_mount(scope)
+        for_metrics = requested == METRICS_PATH
+        for_page = requested == UI_PATH or requested.startswith(UI_PATH + "/")
         keys = self._metrics_keys if for_metrics else self._admin_keys
-        path, kind = (METRICS_PATH, "metrics") if for_metrics else (ADMIN_PATH, "admin")
+        path = METRICS_PATH if for_metrics else UI_PATH if for_page else ADMIN_PATH
+        kind = "metrics" if for_metrics else "admin"
         try:
             if keys:
-                _check_key(scope, keys, f"{path} needs the {kind} key")
+                if not for_page:
+                    _check_key(scope, keys, f"{path} needs the {kind} key")
             elif for_metrics or not (self._shows_to_this_machine and _is_look_from_this_machine(scope)):
                 message = f"there is nothing at this path: {path} needs server.{kind}_key"
                 raise RequestRefused(message, status=404, code="unknown_url")
@@ -318,7 +326,7 @@ def _is_look_from_this_machine(scope: Scope) -> bool:
     """
     address = (scope.get("client") or ("",))[0]
     return (
-        scope["method"] in ("GET", "HEAD")
+        (scope["method"] in ("GET", "HEAD") or path_below_mount(scope).startswith(f"{EXPLAIN_PATH}/"))
         and is_loopback(address)
         and not any(name in _PROXY_HEADERS for name, _ in scope["headers"])
     )

@@ -21,6 +21,7 @@ from dragoman_server.settings.fields import (
     Wait,
 )
 from dragoman_server.settings.patterns import WILDCARD, PatternTable
+from dragoman_server.settings.problems import ValueOrigin
 from dragoman_server.settings.secret import Mask, Secret, secrets_in, url_secrets
 from dragoman_server.settings.upstreams import (
     LOSS_POLICIES,
@@ -302,6 +303,7 @@ class Settings:
     Attributes:
         models: Each name that clients send -> the `upstream/model` that it means, or several, best first.
         proxies: The environment's, because their URLs may contain credentials to mask.
+        origins: The origins by dotted key; a key without an entry has its default value.
         resolved_capabilities: The results of `capabilities.resolve` so far, by upstream, model and protocol.
     """
 
@@ -315,6 +317,7 @@ class Settings:
     accounts: tuple[AccountSettings, ...] = ()
     rules: tuple[RuleSettings, ...] = ()
     proxies: tuple[Secret, ...] = ()
+    origins: Mapping[str, ValueOrigin] = field(default_factory=dict, repr=False, compare=False)
     resolved_capabilities: dict[tuple[str, str, str], Capabilities] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

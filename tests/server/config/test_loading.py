@@ -29,7 +29,7 @@ def test_without_anything_there_are_defaults_and_the_simulator() -> None:
     assert loaded.settings.server == ServerSettings()
     assert loaded.settings.upstreams == ()
     assert loaded.settings.upstream("sim") is not None
-    assert loaded.origins == {}
+    assert loaded.settings.origins == {}
     assert loaded.warnings == ()
 
 
@@ -108,7 +108,7 @@ def test_every_server_setting_has_a_variable_and_a_flag() -> None:
     expected = {name: value for name, (_, value) in SAMPLES.items()}
     assert dataclasses.asdict(by_variable.settings.server) == expected
     assert dataclasses.asdict(by_flag.settings.server) == expected
-    assert str(by_variable.origins["server.log_level"]) == "environment DRAGOMAN_LOG_LEVEL"
+    assert str(by_variable.settings.origins["server.log_level"]) == "environment DRAGOMAN_LOG_LEVEL"
 
 
 # Capabilities and client keys.
@@ -171,8 +171,8 @@ def test_a_whole_file() -> None:
     assert loaded.settings.models == {"claude-sonnet-4-6": "local/qwen3", "gpt-*": "claude/claude-opus-4-8"}
     assert loaded.settings.upstream("claude") is claude
     assert loaded.settings.upstream("nobody") is None
-    assert str(loaded.origins["upstreams[0].api_key"]) == "dragoman.toml:9, LOCAL_KEY"
-    assert str(loaded.origins["upstreams[0].headers.x-team"]) == "dragoman.toml:18, file:team"
+    assert str(loaded.settings.origins["upstreams[0].api_key"]) == "dragoman.toml:9, LOCAL_KEY"
+    assert str(loaded.settings.origins["upstreams[0].headers.x-team"]) == "dragoman.toml:18, file:team"
     assert loaded.settings.capabilities == (
         ModelCapabilitySettings.of(model="qwen3*", upstream="local", efforts=(), refuses=("top_k", "seed")),
         ModelCapabilitySettings.of(model="*", tool_images=True),

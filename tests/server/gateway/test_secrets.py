@@ -288,7 +288,7 @@ def test_settings_show_nothing() -> None:
 @pytest.mark.promise("S3")
 def test_the_banner_shows_nothing() -> None:
     base = f"http://me:{CANARY_TEXTS[9]}@up.corp.test/v1?key={CANARY_TEXTS[5]}"  # only code can set it
-    loaded = LoadedConfig(settings(base_url=base), None, {}, Path())
+    loaded = LoadedConfig(settings(base_url=base), None, Path())
     lines = banners.banner(loaded, BoundAddress("http", "127.0.0.1", 1, "asyncio"), "1", {"up": "why"})
     text = "\n".join(lines)
     assert "up: http://up.corp.test, openai_chat, key ****" in text

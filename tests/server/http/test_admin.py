@@ -90,7 +90,8 @@ def requests_to(routes: list[BaseRoute]) -> Iterator[tuple[str, str]]:
     for route in routes:
         assert isinstance(route, Route)
         for method in sorted(route.methods or ()):
-            yield method, route.path.replace("{id:path}", "two/a").replace("{name}", "red")
+            path = route.path.replace("{path:path}", "v1/messages").replace("{name}", "red")
+            yield method, path.replace("{id:path}", "two/a").replace("{id}", "0" * 32)
 
 
 async def no_reload() -> None:
@@ -121,6 +122,11 @@ def test_there_are_routes_to_try() -> None:
         *(f"/admin/keys/red/{change}" for change in ("rotate", "disable", "enable")),
         "/admin/reload",
         "/admin/usage",
+        "/admin/configuration",
+        "/admin/explain/v1/messages",
+        "/admin/recordings",
+        f"/admin/recordings/{'0' * 32}",
+        f"/admin/recordings/{'0' * 32}/replay",
         "/admin/accounts/two/a/enable",
         "/admin/accounts/two/a/disable",
         "/admin/accounts/two/a/reset",
@@ -208,6 +214,9 @@ async def test_without_any_key_this_machine_may_look_and_no_other_and_no_page() 
         client = await call(app, "/admin/accounts", headers=headers, **where)
         assert client.status == status, (server, headers, address, client.body)
         assert (b"one/default" in client.body) is (status == 200)
+        # The page comes without its reader's key, where there is one.
+        page = await call(app, "/ui/", headers=headers, **where)
+        assert page.status == (200 if server.admin_key else status), (server, headers, address, page.body)
         assert not [name for name in client.headers if name.startswith("access-control")]
 
 
@@ -217,10 +226,11 @@ async def test_without_any_key_nothing_can_be_changed_and_there_are_no_metrics()
         store = MemoryAccountStore()
         app = app_of(Settings(upstreams=SETTINGS.upstreams, accounts=SETTINGS.accounts), store)
         client = await call(app, path, method)
-        looks = method in ("GET", "HEAD") and path != "/metrics"
-        # There is no key that a path could name.
-        assert client.status == (200 if looks and path != "/admin/keys/red" else 404), (method, path)
-        assert looks != (b" needs server." in client.body)
+        looks = (method in ("GET", "HEAD") and path != "/metrics") or "/explain/" in path
+        # There is no key or recording that a path could name.
+        names = "/recordings" in path or path == "/admin/keys/red"
+        assert client.status == (200 if looks and not names else 404), (method, path)
+        assert looks != (b" needs server." in client.body and b"server.record" not in client.body)
         assert not store.health()
 
 

@@ -349,7 +349,7 @@ class UpstreamExamination:
         if upstream.default_model is not None:
             # A well-known host has it from a table, which may be older than the host's list.
             path = ("upstreams", self.index, "default_model")
-            configured = dotted(path) in loaded.origins
+            configured = dotted(path) in loaded.settings.origins
             severity = CheckSeverity.ERROR if configured else CheckSeverity.WARNING
             found.setdefault(
                 upstream.default_model, (f"default_model in {loaded.origin(*path).place}", severity)

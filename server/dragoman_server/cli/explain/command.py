@@ -8,7 +8,6 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from dragoman import PROTOCOLS
-from dragoman.codec import find_endpoint
 from dragoman.jsontext import JSON
 from dragoman_server.capabilities.providers import MESSAGES
 from dragoman_server.cli.inputs import file_argument, read_document
@@ -16,7 +15,7 @@ from dragoman_server.cli.options import FAILURE, UNBOUND, USAGE_ERROR, config_op
 from dragoman_server.settings import ClientKey, Settings
 
 if TYPE_CHECKING:
-    from dragoman_server.cli.explain.explanation import ExplainedRefusal, ExplainedRequest, Explanation
+    from dragoman_server.proxying.explanation import ExplainedRefusal, ExplainedRequest, Explanation
 
 # The length of a shown string: images are megabytes of base64.
 _SHOWN_CHARACTERS = 500
@@ -68,21 +67,17 @@ def explain(
     wrong.
     """
     # They take a while to import.
-    from dragoman_server.cli.explain.explanation import as_builtins
-    from dragoman_server.cli.explain.explanation import explain as explain_request
+    from dragoman_server.proxying.explanation import NoEndpoint, as_builtins
+    from dragoman_server.proxying.explanation import explain as explain_request
 
     settings = load_or_exit(config_file, UNBOUND).settings
     path, _, query = path.partition("?")
-    found = find_endpoint(PROTOCOLS.values(), path, query)
-    if found is None:
-        paths = dict.fromkeys(endpoint.path for spec in PROTOCOLS.values() for endpoint in spec.endpoints)
-        exit_with(USAGE_ERROR, f"no model is requested at {path!a}: write one of {', '.join(paths)}")
-    client, endpoint, model = found
     key = None if key_name is None else _key(settings, key_name)
-    body = read_document(file)
-    explanation = explain_request(
-        settings, client, endpoint, dict(_headers(header_lines)), query, body, model, key
-    )
+    headers = dict(_headers(header_lines))
+    try:
+        explanation = explain_request(settings, path, query, headers, read_document(file), client_key=key)
+    except NoEndpoint as error:
+        exit_with(USAGE_ERROR, str(error))
     if as_json:
         click.echo(json.dumps(as_builtins(explanation)))
     else:
@@ -119,7 +114,7 @@ def _headers(lines: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _lines(explanation: "Explanation") -> Iterator[str]:
-    from dragoman_server.cli.explain.explanation import ExplainedRefusal
+    from dragoman_server.proxying.explanation import ExplainedRefusal
 
     if explanation.model:
         yield f"model {explanation.model}, requested in {explanation.protocol}"

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dragoman_server.cli.admin import AdminUnavailable, admin_request
-from dragoman_server.cli.config_file import toml_text
 from dragoman_server.cli.config_writer import ConfigEditError, locked, replace_file
 from dragoman_server.cli.options import (
     FAILURE,
@@ -31,6 +30,7 @@ from dragoman_server.cli.options import (
 )
 from dragoman_server.cli.usage import server_of, with_usage_file
 from dragoman_server.config.loader import DEFAULT_FILE, LoadedConfig, load
+from dragoman_server.config.show import toml_text
 from dragoman_server.settings import ClientKey, Settings
 from dragoman_server.settings.client_keys import (
     NOT_CHOSEN,

@@ -1,4 +1,4 @@
-"""The operator's application: /metrics and all paths below /admin.
+"""The operator's application: /metrics, the page at /ui, and all paths below /admin.
 
 It is separate from the one for clients. All paths below /admin need the admin key, also those that are added later;
 without `server.admin_key` every path is a 404, unless no keys are needed at all: see AdminKeyMiddleware. /metrics
@@ -17,17 +17,21 @@ from starlette.types import ASGIApp
 from dragoman_server.config.reload import ReloadResult
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.accounts import account_routes
+from dragoman_server.http.admin.configuration import configuration_routes
+from dragoman_server.http.admin.explain import explain_routes
 from dragoman_server.http.admin.keys import key_routes
+from dragoman_server.http.admin.page import page_routes
+from dragoman_server.http.admin.recordings import recording_routes
 from dragoman_server.http.admin.reload import reload_routes
 from dragoman_server.http.admin.usage import usage_routes
-from dragoman_server.http.auth import ADMIN_PATH, METRICS_PATH, AdminKeyMiddleware, Refuse
+from dragoman_server.http.auth import ADMIN_PATH, METRICS_PATH, UI_PATH, AdminKeyMiddleware, Refuse
 from dragoman_server.http.events import EVENTS_PATH, EventsEndpoint
 from dragoman_server.http.metrics import metrics_endpoint
 
 
 def is_admin_path(path: str) -> bool:
     """True if the operator's application serves this path. path: see path_below_mount()."""
-    return path in (ADMIN_PATH, METRICS_PATH) or path.startswith(ADMIN_PATH + "/")
+    return path in (ADMIN_PATH, METRICS_PATH, UI_PATH) or path.startswith((ADMIN_PATH + "/", UI_PATH + "/"))
 
 
 def admin_app(
@@ -36,13 +40,14 @@ def admin_app(
     refuse: Refuse,
     exception_handlers: Mapping[Any, Any],
 ) -> ASGIApp:
-    """Return the application for /metrics and all paths below /admin. It checks the keys for them.
+    """Return the application for /metrics, /ui and all paths below /admin. It checks the keys for them.
 
     reload: loads the configuration again; None is returned if there is nothing to load it from.
     """
     routes = [
         Route(METRICS_PATH, metrics_endpoint(gateway), methods=["GET"]),
         *admin_routes(gateway, reload),
+        *page_routes(),
         Route(EVENTS_PATH, EventsEndpoint(gateway, refuse), methods=["GET"]),
     ]
     app = Starlette(routes=routes, exception_handlers=exception_handlers)
@@ -58,4 +63,7 @@ def admin_routes(gateway: Gateway, reload: Callable[[], Awaitable[ReloadResult |
         *key_routes(gateway),
         *usage_routes(gateway),
         *reload_routes(gateway, reload),
+        *configuration_routes(gateway),
+        *explain_routes(gateway),
+        *recording_routes(gateway),
     ]

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dragoman import RemoteProtocolError, RequestRefused, peek
-from dragoman.codec import Endpoint, ProtocolSpec
+from dragoman import PROTOCOLS, RemoteProtocolError, RequestRefused, peek
+from dragoman.codec import ProtocolSpec, find_endpoint
 from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.capabilities.resolve import KnownCapability, known_capabilities
@@ -89,20 +89,28 @@ class Explanation:
         return all(isinstance(step, ExplainedRefusal) for step in self.steps)
 
 
+class NoEndpoint(ValueError):
+    """No model is requested at a path."""
+
+
 def explain(
     settings: Settings,
-    client: ProtocolSpec,
-    endpoint: Endpoint,
-    headers: Mapping[str, str],
+    path: str,
     query: str,
+    headers: Mapping[str, str],
     body: bytes,
-    model: str = "",
+    protocols: Mapping[str, ProtocolSpec] = PROTOCOLS,
     client_key: ClientKey | None = None,
 ) -> Explanation:
-    """Explain one request. headers: with lower-case names. query: without the question mark. model: see peek().
+    """Explain one request. query: without the question mark. headers: with lower-case names. Raises NoEndpoint.
 
     client_key: the one that it comes with, None for one that may do everything.
     """
+    found = find_endpoint(protocols.values(), path, query)
+    if found is None:
+        paths = dict.fromkeys(endpoint.path for spec in protocols.values() for endpoint in spec.endpoints)
+        raise NoEndpoint(f"no model is requested at {path[:100]!a}: write one of {', '.join(paths)}")
+    client, endpoint, model = found
     try:
         head = peek(body, model)
         model = head.model
