@@ -34,7 +34,7 @@ COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(RELEASE)/bin/uv pip compile --
 	--generate-hashes --annotation-style line
 VERSIONS ?= 3.11 3.12 3.13 3.14
 
-.PHONY: run help test quick suite test-recordings test-clients test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving memory mutants bench bench-plot growth lines map docs docs-site fix clean
+.PHONY: run help test quick suite test-recordings test-clients test-browser test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving memory mutants bench bench-plot growth lines map docs docs-site fix clean
 
 # -- set-up -----------------------------------------------------------------------------------------------
 
@@ -122,6 +122,9 @@ test-recordings: $(VENV)/.dev ## tests against recorded responses of providers
 # Real Claude Code, Codex, Gemini CLI and opencode, and SDKs of Gemini, in front of the simulator. A skipped one says how to install it.
 test-clients: $(VENV)/.dev ## real coding agents in front of the simulator
 	$(BIN)/pytest -q -rs tests/coding_agents $(ARGS)
+
+test-browser: $(VENV)/.dev ## the page, and pages of others, in a real Chromium; DRAGOMAN_SCREENSHOTS=DIR for pictures
+	$(BIN)/pytest -q -rs tests/browser tests/edge/test_chromium.py $(ARGS)
 
 # Before a release: the tests on every version of Python that is found, each in an environment of its own.
 test-versions: ## all tests on every Python that is found

@@ -18,16 +18,15 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from command.process import DEADLINE_S
 from edge import Conversation
 
-CHROMIUM = shutil.which("chromium")
-
-_OPTIONS = (
+OPTIONS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage"),
     *("--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"),
     # What newer versions ask the user of pages that reach into the local network is not what protects the gateway.
@@ -83,26 +82,42 @@ def _respond(conversation: Conversation, text: str, kind: str) -> None:
     conversation.send(head.encode() + body)
 
 
+def chromium() -> str:
+    """Return the path of the browser. Skips the test where there is none."""
+    found = shutil.which("chromium")
+    if found is None:
+        pytest.skip("needs chromium")
+    return found
+
+
+@contextmanager
+def running(command: Sequence[str], home: str, descriptors: Sequence[int] = ()) -> Iterator[None]:
+    """Have the browser run inside of this block. descriptors: that it inherits."""
+    browser = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={"PATH": os.environ["PATH"], "HOME": home},
+        start_new_session=True,
+        pass_fds=descriptors,
+    )
+    try:
+        yield
+    finally:
+        os.killpg(browser.pid, signal.SIGKILL)
+        browser.wait(DEADLINE_S)
+
+
 def browse(pages: Pages, urls: Sequence[str], names: Collection[str]) -> list[Any]:
     """What the pages report, one after the other in one Chromium. names: of hosts that lead to 127.0.0.1.
 
     Skips the test where there is no Chromium.
     """
-    if CHROMIUM is None:
-        pytest.skip("needs chromium")
+    program = chromium()
     first, *pages.next = urls
     rules = ", ".join(f"MAP {name} 127.0.0.1" for name in names)
     with tempfile.TemporaryDirectory(prefix="dragoman-", ignore_cleanup_errors=True) as folder:
-        browser = subprocess.Popen(
-            [CHROMIUM, *_OPTIONS, f"--host-resolver-rules={rules}", f"--user-data-dir={folder}", first],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={"PATH": os.environ["PATH"], "HOME": folder},
-            start_new_session=True,
-        )
-        try:
+        options = [*OPTIONS, f"--host-resolver-rules={rules}", f"--user-data-dir={folder}"]
+        with running([program, *options, first], folder):
             return [pages.reports.get(timeout=DEADLINE_S) for _ in urls]
-        finally:
-            os.killpg(browser.pid, signal.SIGKILL)
-            browser.wait(DEADLINE_S)
