@@ -165,7 +165,7 @@ def usage_rows(unit: str) -> list[dict[str, object]]:
 
 
 def usage_script(*, missing: bool = False) -> str:
-    """A script with which the page gets these rows from /admin/usage, or a 404 if they are missing."""
+    """A script with which the page gets these rows from /admin/usage, or a 404 if they are missing, and a key."""
     answers = {}
     for unit in ("hour", "model"):
         rows = usage_rows(unit)
@@ -185,9 +185,21 @@ def usage_script(*, missing: bool = False) -> str:
             "since": since, "until": until, "by": [unit], "first_byte_bounds_s": bounds, "rows": rows,
             "total": {**total, "cost_usd": 39.7}, "truncated": False,
         }  # fmt: skip
+    budget = {"budget": 5.0, "budget_period": "month", "budget_spent": 4.5}
+    key = {
+        "name": XSS,
+        "group": "team",
+        "state": "active",
+        "requests": 3,
+        "tokens": 12,
+        "cost_usd": 4.5,
+        **budget,
+    }
+    keys = {"keys": [key], "groups": [{"name": "team", "models": ["m"], **budget, "budget_spent": 6.0}]}
     return f"""
-    const answers = {json.dumps(answers)}, original = window.fetch;
+    const answers = {json.dumps(answers)}, keys = {json.dumps(keys)}, original = window.fetch;
     window.fetch = (url, options) => {{
+      if (String(url).endsWith('/admin/keys')) return Promise.resolve(Response.json(keys));
       const found = /[/]admin[/]usage[?]by=(\\w+)/.exec(String(url));
       if (!found) return original(url, options);
       return Promise.resolve(Response.json(answers[found[1]] ?? {{}}, {{status: {404 if missing else 200}}}));

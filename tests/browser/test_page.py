@@ -350,6 +350,11 @@ def test_usage_is_plotted_and_says_where_it_is_not_available(rig: Rig, open_page
     page.wait_for("document.querySelectorAll('.plot canvas').length === 4")
     assert "2,212" in page.text()
     assert "claude-sonnet-4-5" in page.text()
+    budgets = page.wait_for(
+        "[...document.querySelectorAll('.budget')].map((each) => [each.className, each.innerText])"
+    )
+    assert budgets == [["budget near", "$4.50 of $5.00 a month"], ["budget over", "$6.00 of $5.00 a month"]]
+    assert XSS in page.text()
     painted = page.run("""[...document.querySelectorAll('.plot canvas')].map((canvas) => {
       const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
       return data.some((value, index) => index % 4 === 3 && value > 0);

@@ -11,7 +11,7 @@ export function Keys({ keys, groups = [] }) {
         <th>budget</th><th>last used</th><th>expires</th></tr></thead>
       <tbody>${keys.map((each) => html`<tr key=${each.name}>
         <td>${each.name}</td><td>${each.group || NOTHING}</td>
-        <td><span class=${`pill ${each.state === "valid" || each.state === "active" ? "ready" : "disabled"}`}>${each.state}</span></td>
+        <td><span class=${`pill ${each.state === "active" ? "ready" : "disabled"}`}>${each.state}</span></td>
         <td class="number">${integer(each.requests)}</td><td class="number">${short(each.tokens)}</td>
         <td class="number">${dollars(each.cost_usd)}</td>
         <td><${Budget} ...${each} /></td>
