@@ -425,6 +425,7 @@ EXPRESSIONS: list[tuple[str, str, object]] = [
     ("usage_series.js", "((t) => [t.times.length, t.rows.map((row) => row?.requests ?? 0)])(m.timeline({rows: "
      "[{day: '2026-01-02', requests: 7}], since: '2026-01-01T05:00:00Z', until: '2026-01-03T06:00:00Z'}, 'day'))",
      [3, [0, 7, 0]]),
+    ("plot.js", "m.alone([null, 1, null, 2, 3, null, 4])", [1, 6]),
     ("format.js", "[0, 9999, 12345, 1234567].map(m.short)", ["0", "9,999", "12.3k", "1.23M"]),
     ("format.js", "[0.0004, 0.0123, 9.99, 61, 3700].map(m.seconds)",
      ["0 ms", "12 ms", "9.99 s", "1 min 01 s", "1 h 01 min"]),

@@ -67,7 +67,7 @@ export class Plot extends Component {
           fill: bars ? colour(colours[index]) : undefined,
           width: bars ? 0 : 1.5,
           paths,
-          points: { show: !bars && data[0].length < 3 },
+          points: { show: !bars, size: 5, fill: colour(colours[index]), filter: () => alone(data[index + 1]) },
           value: (_, value) => (value === null || value === undefined ? "–" : format(value)),
         })),
       ],
@@ -78,4 +78,10 @@ export class Plot extends Component {
   render({ title }) {
     return html`<figure class="plot"><figcaption>${title}</figcaption><div ref=${this.box}></div></figure>`;
   }
+}
+
+// The places of values without a neighbour, which no line shows.
+export function alone(values) {
+  const isThere = (index) => values[index] !== null && values[index] !== undefined;
+  return [...values.keys()].filter((index) => isThere(index) && !isThere(index - 1) && !isThere(index + 1));
 }
