@@ -113,14 +113,13 @@ def test_the_gateway_has_at_most_ten_direct_dependencies_and_each_is_argued() ->
     assert len(gateway - bounded) <= 10
     page = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
     rows = re.findall(r"^\| (\S+) \|", page, re.MULTILINE)
-    extras = [names(optional[extra]) for extra in ("grammar", "metrics", "otel", "valkey")]
-    assert gateway.union(*extras) <= set(map(canonicalize_name, rows))
+    assert gateway.union(*map(names, optional.values())) <= set(map(canonicalize_name, rows))
 
 
 def test_developers_get_what_the_extras_bring() -> None:
     """Tests of an extra that is not installed are skipped, so they would not fail."""
     optional, dev = PROJECT["project"]["optional-dependencies"], PROJECT["dependency-groups"]["dev"]
-    assert set(optional) == {"server", "grammar", "metrics", "otel", "socks", "valkey"}
+    assert set(optional) == {"server", "grammar", "metrics", "otel", "socks", "top", "valkey"}
     assert all(each in dev for name in optional.keys() - {"server"} for each in optional[name])
     assert "--extra server --group dev" in (ROOT / "Makefile").read_text("utf-8")
 

@@ -29,6 +29,7 @@ from dragoman_server.cli.options import (
 from dragoman_server.cli.reload import reload
 from dragoman_server.cli.replay.command import replay
 from dragoman_server.cli.run.command import run
+from dragoman_server.cli.top.command import top
 from dragoman_server.cli.translate import translate
 from dragoman_server.cli.usage import usage, with_usage_file
 from dragoman_server.config.loader import LoadedConfig
@@ -177,5 +178,5 @@ def schema() -> None:
     click.echo(json.dumps(json_schema(), indent=2))
 
 
-for command in (completion, doctor, explain, init, keys, lint, reload, replay, run, translate, usage):
+for command in (completion, doctor, explain, init, keys, lint, reload, replay, run, top, translate, usage):
     main.add_command(command)

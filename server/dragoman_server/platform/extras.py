@@ -14,6 +14,7 @@ _MODULES = {
     "metrics": "prometheus_client",
     "otel": "opentelemetry.sdk",
     "socks": "socksio",
+    "top": "textual",
     "valkey": "coredis",
 }
 
