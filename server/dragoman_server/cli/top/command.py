@@ -31,10 +31,9 @@ def top(config_file: str | None, plain: bool) -> None:
     extra is missing, 2 when the configuration is wrong.
     """
     server = load_or_exit(config_file, {}).settings.server
-    # Keys come by stdin, and the screens go to stderr.
-    plain = plain or not all(each.isatty() for each in (sys.stdin, sys.stdout, sys.stderr))
+    plain = plain or not _on_terminal()
     if not plain and (missing := missing_extra("top")) is not None:
-        exit_with(FAILURE, f"the screens of top {missing}; --plain does without")
+        exit_with(FAILURE, f"top {missing}; --plain does without")
     try:
         anyio.run(_print_events if plain else _show, server)
     except AdminUnavailable as error:
@@ -67,6 +66,11 @@ async def _print_events(server: ServerSettings) -> None:
     await follow_feed(
         server, lambda kind, data: click.echo(event_line(kind, data)), partial(click.echo, err=True)
     )
+
+
+def _on_terminal() -> bool:
+    # Keys come by stdin, and the screens go to stderr.
+    return all(each.isatty() for each in (sys.stdin, sys.stdout, sys.stderr))
 
 
 def _has_blocks() -> bool:

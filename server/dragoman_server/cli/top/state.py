@@ -48,10 +48,12 @@ class Request(msgspec.Struct, frozen=True):
     def losses(self) -> int:
         return len(self.members.get("losses", ())) + int(self.members.get("losses_left_out", 0))
 
-    def duration_s(self, now: float) -> float:
-        """Return how long it took, or has taken by now."""
-        known = self.members.get("duration_s")
-        return max(0.0, now - self.at) if known is None else float(known)
+    def duration_s(self, now: float) -> float | None:
+        """Return how long it took, or has taken by now; None if its end is not known."""
+        if self.outcome == OPEN:
+            return max(0.0, now - self.at)
+        known: float | None = self.members.get("duration_s")
+        return known
 
 
 class Account(msgspec.Struct, frozen=True):

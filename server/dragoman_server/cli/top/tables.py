@@ -170,17 +170,17 @@ def in_order(rows: Iterable[Row], column: Column[Row], *, descending: bool, now:
 
 def request_lines(request: Request, now: float) -> Iterator[str]:
     """Return all that is known of a request."""
-    members = dict(request.members)
+    members = {"duration_s": request.duration_s(now), **request.members}
     losses, left_out = members.pop("losses", ()), members.pop("losses_left_out", 0)
     facts = {
         "request": request.id,
         "began": datetime.fromtimestamp(request.at).isoformat(" ", "milliseconds"),
         "outcome": members.pop("outcome", OPEN),
-        "took": seconds_text(request.duration_s(now)),
         **members,
     }
     for name, value in facts.items():
-        yield f"{name:<18} {_value_text(value)}"
+        if value is not None:
+            yield f"{name:<18} {_value_text(value)}"
     if request.attempts:
         yield f"\nattempts ({len(request.attempts)})"
     for number, attempt in request.attempts.items():
