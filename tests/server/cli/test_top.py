@@ -15,13 +15,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
+import anyio
 import canaries
 import pytest
 import rows
 from command.cli import run
 from command.process import DEADLINE_S, Server
+from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.cli.top import command
+from dragoman_server.cli.top.follow import follow_accounts, follow_feed
 from dragoman_server.cli.top.state import MAX_ATTEMPTS, MAX_FAILURES, RATES_S, TopState
 from dragoman_server.cli.top.tables import (
     ACCOUNTS,
@@ -37,7 +40,13 @@ from dragoman_server.cli.top.tables import (
     seconds_text,
     sparkline,
 )
+from dragoman_server.hosts import UpstreamCall
+from dragoman_server.http.events import HEARTBEAT_S
 from dragoman_server.platform.extras import install_command
+from dragoman_server.settings import ServerSettings
+from dragoman_server.upstream.client import UpstreamClient
+from dragoman_server.upstream.errors import UpstreamUnreachable
+from dragoman_server.upstream.transport import UpstreamTimeouts
 
 # textual runs on asyncio, and its timers on the real clock.
 pytestmark = [pytest.mark.anyio, pytest.mark.backends("real-asyncio")]
@@ -307,6 +316,34 @@ async def test_five_thousand_events_a_second_leave_it_usable() -> None:
         lines = await screens.press("end", "enter")
         assert "path               /4000" in lines
         assert time.perf_counter() - drawn < 2
+
+
+# The gateway.
+
+
+@pytest.mark.backends(*VIRTUAL_BACKENDS)
+async def test_a_gateway_that_is_away_is_asked_again_and_for_accounts_only_if_they_are_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls, reasons, wanted = list[tuple[str, float]](), list[str](), [False]
+
+    def refuse(self: UpstreamClient, call: UpstreamCall, *, timeouts: UpstreamTimeouts) -> None:
+        assert timeouts.read_s is not None
+        calls.append((call.url.rpartition("/")[2], timeouts.read_s))
+        raise UpstreamUnreachable("gone")
+
+    monkeypatch.setattr(UpstreamClient, "open", refuse)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(follow_feed, ServerSettings(), None, reasons.append)
+        tasks.start_soon(follow_accounts, ServerSettings(), None, lambda: wanted[0])
+        await anyio.sleep(2.5)
+        assert [name for name, _ in calls] == ["events"] * 3
+        assert min(read_s for _, read_s in calls) > HEARTBEAT_S
+        assert reasons == ["no gateway responds: gone"] * 3
+        wanted[0] = True
+        await anyio.sleep(3)
+        assert [name for name, _ in calls].count("accounts") == 2
+        tasks.cancel_scope.cancel()
 
 
 # The command.

@@ -336,11 +336,14 @@ class TopApp(App[None]):
     """
 
     ENABLE_COMMAND_PALETTE = False
+    # Scroll bars are drawn with blocks, too.
+    CSS = ".-ascii * { scrollbar-size: 0 0; }"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "quit", show=False, priority=True)]
 
     def __init__(self, state: TopState, clock: Callable[[], float] = time.time, *, blocks: bool) -> None:
         super().__init__(ansi_color=True)
         self._main = _Main(state, clock, blocks=blocks)
+        self.set_class(not blocks, "-ascii")
 
     def on_mount(self) -> None:
         self.push_screen(self._main)
