@@ -93,7 +93,7 @@ def shown(state: TopState, view: str, width: int, now: float) -> Iterator[str]:
         columns: Any = REQUESTS if view == "requests" else ACCOUNTS
         found: Any = state.requests() if view == "requests" else state.accounts()
         for row in in_order(found, columns[0], descending=False, now=now):
-            yield " | ".join([cell(each, row, now) for each, _ in fit(columns, width)])
+            yield " | ".join([cell(each, row, now) for each, _ in fit(columns, width)]).rstrip()
 
 
 def output_of(lines: list[str]) -> list[str]:
@@ -202,7 +202,7 @@ EVENTS = (
     "hello - version=0.1.0 workers=[7] resumed=null",
     "begun a at=1 worker=7 client_key=[red]ci",
     "planned a at=1 model=[bold]evil[/bold] upstream=up upstream_model=m stream=true",
-    "ended b at=9 model=small upstream=up upstream_model=s outcome=failed status=500 error=no losses=[]",
+    "ended b at=9 model=small upstream=up upstream_model=a-name-that-does-not-fit outcome=failed status=500 error=no losses=[]",
     "ended c at=12 model=日本 upstream=up upstream_model=s outcome=completed status=200",
 )
 
@@ -210,7 +210,7 @@ EVENTS = (
 class Screens:
     """The application in a terminal of this size, whose clock stands at 20."""
 
-    def __init__(self, size: tuple[int, int] = (80, 24)) -> None:
+    def __init__(self, size: tuple[int, int] = (80, 24), *, blocks: bool = True) -> None:
         pytest.importorskip("textual", reason="the extra `top` is not installed")
         from dragoman_server.cli.top.app import TopApp
 
@@ -218,7 +218,7 @@ class Screens:
         self.now = 20.0
         for line in EVENTS:
             receive(self.state, line)
-        self.app = TopApp(self.state, lambda: self.now, blocks=True)
+        self.app = TopApp(self.state, lambda: self.now, blocks=blocks)
         self._running = self.app.run_test(size=size)
 
     async def __aenter__(self) -> "Screens":
@@ -253,7 +253,11 @@ async def test_requests_are_sorted_and_found_and_names_are_no_markup() -> None:
         assert rows_of(lines) == ["日本", "small", EVIL]
         assert max(map(len, lines)) <= 80
         assert lines[-1].split()[-2:] == ["q", "Quit"]
+        assert lines[3].index("failed") == lines[1].index("outcome"), "a long name is cut"
         assert rows_of(await screens.press("r")) == [EVIL, "small", "日本"]
+        assert rows_of(await screens.press("s")) == [EVIL, "small", "日本"], "texts from a to z"
+        assert rows_of(await screens.press("s")) == ["small", "日本", EVIL], "the highest number first"
+        assert rows_of(await screens.press("S")) == [EVIL, "small", "日本"]
         assert rows_of(await screens.press("slash", *"small")) == ["small"]
         assert rows_of(await screens.press("enter")) == ["small"]
         assert "with 'small'" in (await screens.lines())[0]
@@ -295,6 +299,8 @@ async def test_accounts_and_rates_and_a_gateway_that_is_away() -> None:
         assert "up/a" in lines[2]
         assert "30.0s" in lines[2]
         assert "[i]x" in lines[2]
+        assert "up/a" not in "".join(await screens.press("slash", *"up/b"))
+        await screens.press("escape")
         lines = await screens.press("tab")
         assert "requests/s" in "".join(lines)
         assert "█" in "".join(lines)
@@ -306,15 +312,18 @@ async def test_accounts_and_rates_and_a_gateway_that_is_away() -> None:
 
 
 async def test_five_thousand_events_a_second_leave_it_usable() -> None:
-    async with Screens() as screens:
+    async with Screens((80, 9), blocks=False) as screens:
         began = time.perf_counter()
         for number in range(5000):
             receive(screens.state, f"begun {number} at={number} method=GET path=/{number}")
         assert time.perf_counter() - began < 2
         await screens.lines()
         drawn = time.perf_counter()
-        lines = await screens.press("end", "enter")
-        assert "path               /4000" in lines
+        table = await screens.press("end")
+        assert "/4000" in table[-2]
+        page = await screens.press("enter")
+        assert "path               /4000" in page
+        assert "".join([*table, *page]).isascii()
         assert time.perf_counter() - drawn < 2
 
 
