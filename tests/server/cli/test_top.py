@@ -202,7 +202,7 @@ EVENTS = (
     "hello - version=0.1.0 workers=[7] resumed=null",
     "begun a at=1 worker=7 client_key=[red]ci",
     "planned a at=1 model=[bold]evil[/bold] upstream=up upstream_model=m stream=true",
-    "ended b at=9 model=small upstream=up upstream_model=a-name-that-does-not-fit outcome=failed status=500 error=no losses=[]",
+    "ended b at=9 model=small upstream=up upstream_model=a-name-that-does-not-fit outcome=failed status=500",
     "ended c at=12 model=日本 upstream=up upstream_model=s outcome=completed status=200",
 )
 

@@ -165,7 +165,6 @@ class Table(ScrollView, Generic[Row], can_focus=True):
         for (column, width), written in zip(columns, texts, strict=True):
             # Text counts cells: some characters take two, some none.
             part = Text(written)
-            part.truncate(width)
             part.align("right" if column.right else "left", width)
             line.append_text(part).append(" ")
         return Strip([Segment(line.plain, style)]).crop_extend(0, self.size.width, style)
