@@ -1,15 +1,20 @@
 """The defaults of targets and tool rules, and that a protocol needs every field but no more."""
 
+import json
 from typing import Any
 
 import msgspec
 import pytest
 from core.toy_protocol import context_of, toy
 
-from dragoman import RequestRefused
+from dragoman import UPSTREAMS, RequestRefused
 from dragoman.codec import (
+    JSON_ARRAY,
+    NDJSON,
+    SSE,
     Capabilities,
     Endpoint,
+    Framing,
     ProtocolSpec,
     RateLimitHeaders,
     TokenCount,
@@ -62,6 +67,20 @@ def test_most_bodies_require_no_headers() -> None:
 )
 def test_names_of_rate_limit_headers(headers: RateLimitHeaders, name: str) -> None:
     assert headers.header("tokens", "remaining") == name
+
+
+def test_which_bodies_are_responses() -> None:
+    spec = UPSTREAMS["gemini"]
+    assert spec.is_response({"candidates": []})
+    assert spec.is_response({"promptFeedback": {"blockReason": "SAFETY"}})
+    assert not spec.is_response({"error": {}})
+
+
+@pytest.mark.parametrize(
+    ("framing", "body"), [(SSE, b'{"a":1}'), (NDJSON, b'{"a":1}'), (JSON_ARRAY, b'[{"a":1}]')]
+)
+def test_an_error_instead_of_a_stream_is_a_document_as_the_stream_is(framing: Framing, body: bytes) -> None:
+    assert json.loads(framing.error_body(b'{"a":1}')) == json.loads(body)
 
 
 def test_the_default_signer_has_no_secret() -> None:

@@ -214,9 +214,8 @@ class CandidateReader(msgspec.Struct):
             self._read_call(part[kind], signature, out)
             return
         if kind == "text" and type(part["text"]) is str:
-            if len(part) > 1:
-                reads = BlockKind.REASONING if part.get("thought") is True else BlockKind.TEXT
-                self._note(part, starts=not part["text"] or self._kind is not reads)
+            reads = BlockKind.REASONING if part.get("thought") is True else BlockKind.TEXT
+            self._note(part, starts=not part["text"] or self._kind is not reads)
             self._read_text(part, part["text"], signature, out)
             return
         self._end_block(out)
