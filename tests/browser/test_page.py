@@ -106,7 +106,7 @@ def test_filters_and_search_choose_rows(rig: Rig, open_page: OpenPage) -> None:
             "field.dispatchEvent(new Event('change', {bubbles: true}));}"
         )
 
-    for value, count in (("errors", 1), ("losses", 1), ("open", 0), ("retried", 0), ("all", 4)):
+    for value, count in (("errors", 1), ("losses", 1), ("open", 0), ("all", 4)):
         choose("Show", value)
         page.wait_for(f"document.querySelectorAll('.rows .row').length === {count}")
     page.type("input[type=search]", "WRONG up/m")

@@ -17,7 +17,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import ContentSwitcher, Footer, Input, Static
 
-from dragoman_server.cli.top.state import UNKNOWN, Account, Request, TopState
+from dragoman_server.cli.top.state import UNKNOWN, AccountRow, RequestRow, TopState
 from dragoman_server.cli.top.tables import (
     ACCOUNTS,
     REQUESTS,
@@ -223,9 +223,9 @@ class _Main(Screen[None]):
         super().__init__()
         self._state, self._clock, self._blocks = state, clock, blocks
         self._paused = False
-        self._requests: Table[Request] = Table(REQUESTS, lambda row: row.outcome, "requests")
+        self._requests: Table[RequestRow] = Table(REQUESTS, lambda row: row.outcome, "requests")
         self._requests.reverse()
-        self._accounts: Table[Account] = Table(ACCOUNTS, lambda row: row.state, "accounts")
+        self._accounts: Table[AccountRow] = Table(ACCOUNTS, lambda row: row.state, "accounts")
 
     def compose(self) -> ComposeResult:
         yield Static(markup=False, id="head")

@@ -26,7 +26,7 @@ COUNTS = ("requests", "errors", "tokens")
 GAUGES = ("open", "streams")
 
 
-class Request(msgspec.Struct, frozen=True):
+class RequestRow(msgspec.Struct, frozen=True):
     """One request.
 
     Attributes:
@@ -56,7 +56,7 @@ class Request(msgspec.Struct, frozen=True):
         return known
 
 
-class Account(msgspec.Struct, frozen=True):
+class AccountRow(msgspec.Struct, frozen=True):
     """One account. cools_until: seconds since the epoch. last_error: why it cools, or how its last attempt failed."""
 
     id: str
@@ -82,8 +82,8 @@ class TopState:
         self.workers: set[int] = set()
         self.lost = 0
         self._max_requests = max_requests
-        self._open: dict[str, Request] = {}
-        self._ended: dict[str, Request] = {}
+        self._open: dict[str, RequestRow] = {}
+        self._ended: dict[str, RequestRow] = {}
         self._accounts: list[Mapping[str, Any]] = []
         self._failures: dict[str, str] = {}
         self._began = int(now)
@@ -129,16 +129,16 @@ class TopState:
         """How many requests are open."""
         return len(self._open)
 
-    def requests(self) -> list[Request]:
+    def requests(self) -> list[RequestRow]:
         """Return all requests, in no order."""
         return [*self._open.values(), *self._ended.values()]
 
-    def find(self, id: str) -> Request | None:
+    def find(self, id: str) -> RequestRow | None:
         return self._open.get(id) or self._ended.get(id)
 
-    def accounts(self) -> list[Account]:
+    def accounts(self) -> list[AccountRow]:
         return [
-            Account(
+            AccountRow(
                 id=row["id"],
                 state=row["state"],
                 cools_until=_seconds_of(row.get("cools_until")),
@@ -163,7 +163,7 @@ class TopState:
             return
         members = {name: value for name, value in data.items() if name not in ("request", "at")}
         if known is None:
-            known = Request(id, at - members.get("duration_s", 0.0), {}, {})
+            known = RequestRow(id, at - members.get("duration_s", 0.0), {}, {})
             self._count(known.at, "requests")
         attempts = known.attempts
         match kind:
@@ -184,7 +184,7 @@ class TopState:
         before = {name: value for name, value in known.members.items() if name != "outcome"}
         self._keep(msgspec.structs.replace(known, members={**before, **members}, attempts=attempts))
 
-    def _keep(self, request: Request) -> None:
+    def _keep(self, request: RequestRow) -> None:
         self._open.pop(request.id, None)
         self._ended.pop(request.id, None)
         (self._open if request.outcome == OPEN else self._ended)[request.id] = request

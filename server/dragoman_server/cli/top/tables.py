@@ -4,9 +4,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from dragoman_server.cli.top.state import COUNTS, GAUGES, OPEN, RATES_S, Account, Request, TopState, mean
+from dragoman_server.cli.top.state import (
+    COUNTS,
+    GAUGES,
+    OPEN,
+    RATES_S,
+    AccountRow,
+    RequestRow,
+    TopState,
+    mean,
+)
 
-Row = TypeVar("Row", bound=Request | Account)
+Row = TypeVar("Row", bound=RequestRow | AccountRow)
 
 
 class Column(NamedTuple, Generic[Row]):
@@ -60,7 +69,7 @@ def _time_text(at: float) -> str:
     return datetime.fromtimestamp(at).strftime("%H:%M:%S")
 
 
-def _way(request: Request, now: float = 0) -> str | None:
+def _way(request: RequestRow, now: float = 0) -> str | None:
     """Return the model that the client named, and where it goes."""
     members = request.members
     model, upstream = members.get("model"), members.get("upstream")
@@ -74,18 +83,18 @@ def _tokens_text(tokens: tuple[int, int]) -> str:
     return ">".join(map(count_text, tokens))
 
 
-def _tokens(request: Request, now: float) -> tuple[int, int] | None:
+def _tokens(request: RequestRow, now: float) -> tuple[int, int] | None:
     members = request.members
     if "input_tokens" not in members and "output_tokens" not in members:
         return None
     return members.get("input_tokens", 0), members.get("output_tokens", 0)
 
 
-def _member(name: str) -> Callable[[Request, float], Any]:
+def _member(name: str) -> Callable[[RequestRow, float], Any]:
     return lambda request, now: request.members.get(name)
 
 
-REQUESTS: tuple[Column[Request], ...] = (
+REQUESTS: tuple[Column[RequestRow], ...] = (
     Column("time", 8, 0, lambda request, now: request.at, _time_text, right=False),
     Column("key", 12, 4, _member("client_key"), right=False),
     Column("model > upstream", 0, 0, _way, right=False),
@@ -103,7 +112,7 @@ REQUESTS: tuple[Column[Request], ...] = (
     Column("lost", 4, 2, lambda request, now: request.losses or None),
 )
 
-ACCOUNTS: tuple[Column[Account], ...] = (
+ACCOUNTS: tuple[Column[AccountRow], ...] = (
     Column("account", 24, 0, lambda account, now: account.id, right=False),
     Column("state", 9, 0, lambda account, now: account.state, right=False),
     Column(
@@ -168,7 +177,7 @@ def in_order(rows: Iterable[Row], column: Column[Row], *, descending: bool, now:
 # One request.
 
 
-def request_lines(request: Request, now: float) -> Iterator[str]:
+def request_lines(request: RequestRow, now: float) -> Iterator[str]:
     """Return all that is known of a request."""
     members = {"duration_s": request.duration_s(now), **request.members}
     losses, left_out = members.pop("losses", ()), members.pop("losses_left_out", 0)
