@@ -30,11 +30,12 @@ OR_ADVISE := || { echo "The packages could not be installed; pip says why above.
 UPGRADE ?= --upgrade
 RELEASE := .venv-release
 DOCS := .venv-docs
+API := .venv-api
 COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(RELEASE)/bin/uv pip compile --quiet --universal --python-version 3.11 \
 	--generate-hashes --annotation-style line
 VERSIONS ?= 3.11 3.12 3.13 3.14
 
-.PHONY: run help test quick suite test-recordings test-clients test-browser test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving memory mutants bench bench-plot growth lines map docs docs-site fix clean
+.PHONY: run help test quick suite test-api test-recordings test-clients test-browser test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving memory mutants bench bench-plot growth lines map docs docs-site fix clean
 
 # -- set-up -----------------------------------------------------------------------------------------------
 
@@ -61,6 +62,11 @@ $(VENV)/.dev: $(VENV)/.server $(LOCKS)/dev.txt
 $(RELEASE)/.release: $(LOCKS)/release.txt
 	@$(PYTHON) -m venv --clear $(RELEASE)
 	@$(RELEASE)/bin/python $(LOCKED)/release.txt $(OR_ADVISE)
+	@touch $@
+
+$(API)/.api: $(LOCKS)/api.txt
+	@$(PYTHON) -m venv --clear $(API)
+	@$(API)/bin/python $(LOCKED)/api.txt $(OR_ADVISE)
 	@touch $@
 
 $(DOCS)/.docs: $(LOCKS)/server.txt $(LOCKS)/docs.txt
@@ -115,6 +121,10 @@ golden: $(VENV)/.dev ## write the golden file and the rows again, and print what
 	@WRITE_ROWS=1 $(BIN)/pytest -qs -m 'not process' $$(grep -rlE "rows[.](check|compare)" tests/sansio tests/server) >/dev/null
 	@$(BIN)/python tests/golden/golden.py
 
+# A gateway with the simulator behind it: what it answers fits /openapi.json (tests/api).
+test-api: $(VENV)/.server $(API)/.api ## schemathesis against the gateway's own description
+	$(BIN)/python tests/api $(BIN) $(API)/bin
+
 # Against recorded answers of real providers, where ../shared or $DRAGOMAN_SHARED has them.
 test-recordings: $(VENV)/.dev ## tests against recorded responses of providers
 	$(BIN)/pytest -q tests/recordings $(ARGS)
@@ -147,6 +157,7 @@ suite: $(VENV)/.dev ## all tests, without the checks and without coverage
 lock: $(RELEASE)/.release ## lock the newest versions that pyproject.toml allows; UPGRADE= keeps them
 	$(COMPILE) $(UPGRADE) --extra server --group build -o $(LOCKS)/server.txt pyproject.toml
 	$(COMPILE) $(UPGRADE) --extra server --group dev -c $(LOCKS)/server.txt -o $(LOCKS)/dev.txt pyproject.toml
+	$(COMPILE) $(UPGRADE) --group api -o $(LOCKS)/api.txt
 	$(COMPILE) $(UPGRADE) --group docs -c $(LOCKS)/server.txt -o $(LOCKS)/docs.txt
 	$(COMPILE) $(UPGRADE) --group release -o $(LOCKS)/release.txt
 	$(COMPILE) --all-extras -c $(LOCKS)/dev.txt -o $(LOCKS)/all.txt pyproject.toml
@@ -155,7 +166,7 @@ lock: $(RELEASE)/.release ## lock the newest versions that pyproject.toml allows
 
 # Known vulnerabilities of what is locked. It also fails if the service that lists them does not answer.
 audit: $(RELEASE)/.release ## known vulnerabilities of what is locked
-	@for lock in server dev docs release; do \
+	@for lock in server dev api docs release; do \
 		echo "known vulnerabilities in $(LOCKS)/$$lock.txt:"; \
 		$(RELEASE)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off \
 			--requirement $(LOCKS)/$$lock.txt $(ARGS) || failed=1; \

@@ -161,7 +161,7 @@ def test_make_installs_what_has_a_hash_and_nothing_else() -> None:
     installs = re.findall(
         r"^(?!PIP_INSTALL|LOCKED).*(?:pip install|PIP_INSTALL|LOCKED).*", made, re.MULTILINE
     )
-    assert len(installs) == 5
+    assert len(installs) == 6
     for line in installs:
         assert "$(LOCKED)/" in line or "--no-index --no-deps --no-build-isolation" in line, line
     assert re.search(r"^LOCKED := .* --require-hashes --only-binary :all: ", made, re.MULTILINE)

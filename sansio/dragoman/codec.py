@@ -270,6 +270,8 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
         path_prefixes: Beginnings of paths that only its clients request, such as another version of its API. Below each
             of them is a list of models.
         client_headers: Lower-case names of headers that only its clients send, besides version_header.
+        reference: The page of the vendor that documents the bodies of requests and responses, "" if none does.
+        request_type, response_type: What is in these bodies, for documentation; None where a vendor documents it.
     """
 
     name: str
@@ -300,6 +302,9 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     model_list_form: Literal["openai", "anthropic", "google"] = "openai"
     path_prefixes: tuple[str, ...] = ()
     client_headers: frozenset[str] = frozenset()
+    reference: str = ""
+    request_type: type | None = None
+    response_type: type | None = None
 
     def framed_writer(self, context: ResponseContext, ledger: Ledger) -> StreamWriter:
         """Make the writer of one stream in the framing of the endpoint where its request came in."""

@@ -6,12 +6,15 @@ nothing in between. One upstream client lives as long as the application. A relo
 finds another configuration, with its own routes and keys; those that are open go on with theirs.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import anyio
+import msgspec
 from anyio.abc import TaskStatus
+from msgspec import UNSET, UnsetType
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -23,11 +26,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman import PROTOCOLS, RemoteProtocolError, RequestRefused
 from dragoman.codec import MODEL_IN_PATH, Endpoint, ProtocolSpec
-from dragoman.jsontext import JSONObject, encode
+from dragoman.jsontext import encode
 from dragoman_server import __version__
 from dragoman_server.config.reload import Reload, ReloadResult
 from dragoman_server.gateway import Gateway
-from dragoman_server.http.admin.app import admin_app, is_admin_path
+from dragoman_server.http.admin.app import admin_app, is_admin_path, operator_routes
 from dragoman_server.http.auth import (
     HEALTHZ_PATH,
     HELLO_PATH,
@@ -39,9 +42,11 @@ from dragoman_server.http.auth import (
 )
 from dragoman_server.http.browsers import LOOPBACK_ORIGIN_PATTERN, BrowserProtection
 from dragoman_server.http.count_tokens import counting_routes
-from dragoman_server.http.endpoint import BaseEndpoint, ProtocolEndpoint, post_route
-from dragoman_server.http.errors import FallbackErrors, as_starlette, endpoint_names
+from dragoman_server.http.endpoint import BaseEndpoint, ProtocolEndpoint, post_route, protocol_operation
+from dragoman_server.http.errors import FallbackErrors, allowed_methods, as_starlette, endpoint_names
 from dragoman_server.http.models import models_routes
+from dragoman_server.http.openapi import description_routes
+from dragoman_server.http.operations import ApiOperation, DescribedRoute
 from dragoman_server.http.request import path_below_mount
 from dragoman_server.http.responses import ResponsesEndpoint, responses_routes
 from dragoman_server.http.usage import usage_routes
@@ -90,13 +95,19 @@ class _ConfiguredApp:
             Exception: errors.internal_error,
         }
         # Beside everything that is for clients: no CORS headers, and another key.
-        self.admin = admin_app(gateway, parent.reload_configuration, errors.refuse, handlers)
-        routes = _routes(gateway, parent.is_ready)
+        operator = operator_routes(gateway, parent.reload_configuration, errors.refuse)
+        self.admin = admin_app(gateway, operator, errors.refuse, handlers)
+        routes = _routes(gateway, parent.is_ready, operator)
         # Around all of Starlette, so that a browser can read the response to an internal error as well.
         # Preflights cannot carry a key, so they get their response before a key is required.
         origins = set(server.cors_origins)
         self.app = _CORS(
-            KeyAuthMiddleware(_recorded(_router(routes, handlers, parent), gateway), keyring, errors.refuse),
+            KeyAuthMiddleware(
+                _recorded(_router(routes, handlers, parent), gateway),
+                keyring,
+                errors.refuse,
+                partial(allowed_methods, routes),
+            ),
             allow_origins=origins - {LOOPBACK_ORIGINS},
             allow_origin_regex=LOOPBACK_ORIGIN_PATTERN if LOOPBACK_ORIGINS in origins else None,
             # The network that a page was loaded from does not decide if the page is allowed.
@@ -247,19 +258,19 @@ class Application(BackgroundTaskGroup):
         if value:
             self._served.gateway.telemetry.feed.end_readers("stopping", stopping=True)
 
-    def is_ready(self) -> tuple[bool, JSONObject]:
-        """Return true if requests can be served, and the state as /readyz reports it."""
+    def is_ready(self) -> "Readiness":
+        """Return if requests can be served, as /readyz reports it."""
         if self.draining:
-            return False, {"status": "draining"}
+            return Readiness("draining")
         gateway = self._served.gateway
         if self._tasks is None or not (
             gateway.settings.upstreams or gateway.settings.server.offers_simulator
         ):
-            return False, {"status": "not ready"}
+            return Readiness("not ready")
         unusable = gateway.unusable_upstreams()
         if not unusable or len(unusable) < len(gateway.settings.upstreams):
-            return True, {"status": "ready"}
-        return False, {"status": "not ready", "upstreams": unusable}
+            return Readiness("ready")
+        return Readiness("not ready", unusable)
 
     def refusal(self, scope: Scope, error: RemoteProtocolError | RequestRefused) -> Reply:
         """Return the response to a request that the server itself refuses, and log it. See serving/refusals.py."""
@@ -306,43 +317,81 @@ def create_app(
     return Application(Gateway(settings, client, protocols))
 
 
-def _routes(gateway: Gateway, is_ready: Callable[[], tuple[bool, JSONObject]]) -> list[BaseRoute]:
-    def constant(path: str, value: JSONObject) -> Route:
+class Liveness(msgspec.Struct):
+    """Says that the gateway runs."""
+
+    status: Literal["ok"] = "ok"
+    name: Literal["dragoman"] = "dragoman"
+
+
+class Readiness(msgspec.Struct):
+    """Says if requests can be served and, if no upstream can be used, why each of them cannot."""
+
+    status: Literal["ready", "not ready", "draining"]
+    upstreams: dict[str, str] | UnsetType = UNSET
+
+
+class Hello(msgspec.Struct):
+    """The response to coding agents that test if the server is up."""
+
+    message: Literal["hello"] = "hello"
+
+
+class Root(msgspec.Struct):
+    """The version, and where requests may go."""
+
+    endpoints: list[str]
+    name: Literal["dragoman"] = "dragoman"
+    version: str = __version__
+
+
+def _routes(
+    gateway: Gateway, is_ready: Callable[[], Readiness], operator: Sequence[BaseRoute] = ()
+) -> list[BaseRoute]:
+    """Return the routes for clients. operator: the others, which the API description has as well."""
+
+    def constant(path: str, value: msgspec.Struct, summary: str) -> Route:
         async def endpoint(request: Request) -> Response:
             return _json(value)
 
-        return Route(path, endpoint)
+        return DescribedRoute(
+            path, endpoint, GET=ApiOperation(summary=summary, answers={200: (type(value),)})
+        )
 
     async def readyz(request: Request) -> Response:
-        ready, state = is_ready()
-        return _json(state, 200 if ready else 503)
+        readiness = is_ready()
+        return _json(readiness, 200 if readiness.status == "ready" else 503)
 
     endpoints: list[BaseRoute] = [
         post_route(
             endpoint.path,
             (ResponsesEndpoint if spec.stored_responses else ProtocolEndpoint)(gateway, spec, endpoint),
+            protocol_operation(spec, endpoint),
         )
         for spec in gateway.protocols.values()
         for endpoint in spec.endpoints
     ]
 
     async def root(request: Request) -> Response:
-        names = endpoint_names(request.app.routes)
-        return _json({"name": "dragoman", "version": __version__, "endpoints": names})
+        return _json(Root(endpoint_names(request.app.routes)))
 
-    return [
+    ready = ApiOperation(summary="Can requests be served?", answers={200: (Readiness,), 503: (Readiness,)})
+    listing = ApiOperation(summary="Where requests may go", answers={200: (Root,)})
+    routes = [
         *endpoints,
         *counting_routes(gateway),
         *responses_routes(gateway),
         *models_routes(gateway),
         *usage_routes(gateway),
-        constant(HEALTHZ_PATH, {"status": "ok", "name": "dragoman"}),
-        Route(READYZ_PATH, readyz),
+        constant(HEALTHZ_PATH, Liveness(), "Does the gateway run?"),
+        DescribedRoute(READYZ_PATH, readyz, GET=ready),
         # Claude Code opens its connection with these, and tests with them if the server is up.
-        constant(HELLO_PATH, {"message": "hello"}),
-        Route("/", root),
+        constant(HELLO_PATH, Hello(), "Is there a server?"),
+        DescribedRoute("/", root, GET=listing),
     ]
+    routes += description_routes(gateway.settings, lambda: [*routes, *operator])
+    return routes
 
 
-def _json(value: JSONObject, status: int = 200) -> Response:
+def _json(value: msgspec.Struct, status: int = 200) -> Response:
     return as_starlette(Reply(status, JSON_HEADERS, encode(value)), {})

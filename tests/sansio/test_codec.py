@@ -48,6 +48,8 @@ def test_a_spec_is_checked_when_it_is_made() -> None:
         "max_stop_sequences",
         "model_list",
         "rate_limit_headers",
+        "request_type",
+        "response_type",
         "stream_path",
         "token_count",
         "version_header",

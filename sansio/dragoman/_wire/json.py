@@ -278,7 +278,9 @@ def _first_bad_byte(data: bytes) -> int:
 
 
 def _plain(value: object) -> JSON:
-    """Convert raw JSON for the standard library's encoder: no other value here needs that."""
+    """Convert raw JSON and structs for the standard library's encoder: no other value here needs that."""
+    if isinstance(value, msgspec.Struct):
+        return cast(JSON, msgspec.to_builtins(value))
     return json.loads(bytes(cast(msgspec.Raw, value)))
 
 

@@ -125,6 +125,7 @@ def usage(config_file: str | None, form: str | None, **asked: str | int | None) 
 def _read(settings: Settings, config_file: str | None, query: str) -> dict[str, Any]:
     """Return what /admin/usage does, from the gateway or from the store."""
     import anyio
+    import msgspec
 
     from dragoman import RemoteProtocolError
     from dragoman_server.http.usage import usage_json, usage_query
@@ -143,7 +144,8 @@ def _read(settings: Settings, config_file: str | None, query: str) -> dict[str, 
     async def read() -> dict[str, Any]:
         store = stored_usage(settings.server)
         async with store.running():
-            return await usage_json(store, wanted)
+            report: dict[str, Any] = msgspec.to_builtins(await usage_json(store, wanted))
+        return report
 
     try:
         return anyio.run(read)

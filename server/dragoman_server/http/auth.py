@@ -39,7 +39,7 @@ READYZ_PATH = "/readyz"
 HELLO_PATH = "/api/hello"
 
 # These report only that the gateway runs. Every other path needs a key, also those that are added later.
-_OPEN_PATHS = frozenset({HEALTHZ_PATH, READYZ_PATH, HELLO_PATH})
+OPEN_PATHS = frozenset({HEALTHZ_PATH, READYZ_PATH, HELLO_PATH})
 
 # Sends an error in the form of the path's protocol: see FallbackErrors.refuse().
 Refuse = Callable[[Scope, RemoteProtocolError | RequestRefused, Send], Awaitable[None]]
@@ -236,18 +236,27 @@ class KeyAuthMiddleware:
 
     Args:
         refuse: sends the error of a request that is not passed on.
+        allowed: returns the methods that there are at the path of a request.
     """
 
-    def __init__(self, app: ASGIApp, keyring: Keyring, refuse: Refuse) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        keyring: Keyring,
+        refuse: Refuse,
+        allowed: Callable[[Scope], list[str]] = lambda scope: [*HTTP_METHODS],
+    ) -> None:
         self._app = app
+        self._allowed = allowed
         self._keyring = keyring
         self._refuse = refuse
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "http" and scope["method"] == "OPTIONS":
             # Clients and monitors test with it if the server is up. The response reveals nothing, so it needs no key.
-            return send_reply(send, Reply(200, [("allow", ", ".join(HTTP_METHODS))], b""))
-        if scope["type"] == "http" and path_below_mount(scope) not in _OPEN_PATHS:
+            allowed = ", ".join(sorted({*self._allowed(scope), "OPTIONS"}))
+            return send_reply(send, Reply(200, [("allow", allowed)], b""))
+        if scope["type"] == "http" and path_below_mount(scope) not in OPEN_PATHS:
             try:
                 if not self._keyring:
                     refuse_form_content_type(scope["headers"])

@@ -15,7 +15,8 @@ from dragoman.codec import Endpoint, ProtocolSpec, TokenCount, fill_path
 from dragoman.jsontext import JSONObject, decode_object, encode
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.gateway import Gateway
-from dragoman_server.http.endpoint import BaseEndpoint, post_route
+from dragoman_server.http.endpoint import BaseEndpoint, post_route, vendors_operation
+from dragoman_server.http.operations import VENDORS_OBJECT
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.proxying.destinations import Destination, record_destination
 from dragoman_server.proxying.plan import Plan
@@ -32,7 +33,11 @@ ESTIMATE_HEADERS: HeaderList = [("dragoman-estimate", "true")]
 def counting_routes(gateway: Gateway) -> list[BaseRoute]:
     """Return the routes of each protocol that has a token count."""
     return [
-        post_route(endpoint.path, CountEndpoint(gateway, spec, spec.token_count, endpoint))
+        post_route(
+            endpoint.path,
+            CountEndpoint(gateway, spec, spec.token_count, endpoint),
+            vendors_operation("Count the input tokens of a request", spec, (VENDORS_OBJECT,)),
+        )
         for spec in gateway.protocols.values()
         if spec.token_count is not None
         for endpoint in spec.token_count.endpoints

@@ -7,8 +7,9 @@ implements `serve()`; the code here turns its errors into responses.
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import suppress
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -21,7 +22,15 @@ from dragoman_server.accounts.limits import ClientRefused
 from dragoman_server.accounts.usage import Meter, usage_of
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.errors import INTERNAL_ERROR
-from dragoman_server.http.request import read_body
+from dragoman_server.http.operations import (
+    UPSTREAM_ERRORS,
+    VENDORS_OBJECT,
+    ApiOperation,
+    DescribedRoute,
+    ErrorBody,
+    MediaType,
+)
+from dragoman_server.http.request import Parameter, read_body
 from dragoman_server.models.routes import default_model
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.proxying.affinity import reasoning_key
@@ -304,7 +313,34 @@ class ProtocolEndpoint(BaseEndpoint):
         await self.carry_out(request, await self.plan(request, *await self.read(request)))
 
 
-def post_route(path: str, endpoint: BaseEndpoint) -> Route:
+def post_route(path: str, endpoint: BaseEndpoint, operation: ApiOperation) -> Route:
     """Return the route of requests to a path of a protocol, which may have a place for the model in it."""
     # Names of models may have a slash.
-    return Route(path.replace(MODEL_IN_PATH, "{model:path}"), endpoint, methods=["POST"])
+    return DescribedRoute(path.replace(MODEL_IN_PATH, "{model:path}"), endpoint, POST=operation)
+
+
+def protocol_operation(protocol: ProtocolSpec, endpoint: Endpoint) -> ApiOperation:
+    """Return what requests for a response do."""
+    whole, stream = protocol.response_type or VENDORS_OBJECT, MediaType(endpoint.media_type)
+    answers: dict[str, list[Any]] = {"never": [whole], "always": [stream], "requested": [whole, stream]}
+    return vendors_operation("Create a response", protocol, answers[endpoint.streams], endpoint)
+
+
+def vendors_operation(
+    summary: str, protocol: ProtocolSpec, answers: Sequence[Any], endpoint: Endpoint | None = None
+) -> ApiOperation:
+    """Return what requests do whose errors may be an upstream's. endpoint: where their query matters."""
+    endpoint = endpoint or protocol.endpoints[0]
+    name, _, value = endpoint.query.partition("=")
+    # Where a stream is an array, so are its errors.
+    as_array = endpoint.framing.error_body(b"{}") != b"{}"
+    return ApiOperation(
+        summary=f"{summary} ({protocol.name})",
+        answers={200: answers},
+        errors=UPSTREAM_ERRORS,
+        body=protocol.request_type or VENDORS_OBJECT,
+        parameters=[Parameter(name, "the form of the stream", choices=(value,))] if name else (),
+        place="the name of a model",
+        protocol=protocol,
+        error_types=[list[ErrorBody] if as_array else ErrorBody],
+    )

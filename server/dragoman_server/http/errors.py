@@ -33,14 +33,15 @@ class FallbackErrors:
     async def http_error(self, request: Request, error: Exception) -> Response:
         """Return the response to a request that Starlette cannot route: 404, 405 and similar ones."""
         assert isinstance(error, HTTPException)
-        headers = error.headers or {}
+        headers = dict(error.headers or {})
         message = error.detail
         # Without a code, Chat clients would get the code for a model that does not exist.
         code = "unknown_url" if error.status_code == 404 else None
         if message == "Not Found":
             message = f"there is nothing at this path; {self._hint(request)}"
         elif error.status_code == 405:
-            message = f"{request.method[:20]} is not allowed here; allowed: {headers.get('Allow', 'POST')}"
+            headers["Allow"] = ", ".join(allowed_methods(request.app.routes, request.scope))
+            message = f"{request.method[:20]} is not allowed here; allowed: {headers['Allow']}"
             if request.method == "POST":  # below the names of models there may be verbs that are not served
                 message += f"; {self._hint(request)}"
         refusal = RequestRefused(message, status=error.status_code, code=code)
@@ -116,6 +117,15 @@ class FallbackErrors:
 def as_starlette(reply: Reply, headers: Mapping[str, str]) -> Response:
     """Return the reply as Starlette's handlers return it. headers: more of them."""
     return Response(reply.body, reply.status, {**dict(reply.headers), **dict(BROWSER_HEADERS), **headers})
+
+
+def allowed_methods(routes: Iterable[BaseRoute], scope: Scope) -> list[str]:
+    """Return the methods that there are at the path of a request: those of all routes with the path that matches first.
+
+    Starlette knows those of the first route only.
+    """
+    here = [route for route in routes if isinstance(route, Route) and route.matches(scope)[0].value]
+    return sorted(set().union(*(route.methods or () for route in here if route.path == here[0].path)))
 
 
 def endpoint_names(routes: Iterable[BaseRoute]) -> list[str]:

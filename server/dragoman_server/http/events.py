@@ -5,6 +5,7 @@ from contextlib import suppress
 from urllib.parse import parse_qsl
 
 import anyio
+from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from dragoman import RemoteProtocolError, RequestRefused
@@ -16,7 +17,8 @@ from dragoman_server.feed.feed import Feed, OpenReader, now
 from dragoman_server.feed.reader import FeedReader, UnknownEventId, parse_event_id, process_id
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.auth import ADMIN_PATH, Refuse
-from dragoman_server.http.request import MAX_PARAMETERS, invalid_parameter
+from dragoman_server.http.operations import ApiOperation, DescribedRoute, MediaType
+from dragoman_server.http.request import MAX_PARAMETERS, Parameter, invalid_parameter
 from dragoman_server.log import log_request, shorten
 from dragoman_server.settings import SIMULATOR
 from dragoman_server.wire.headers import BROWSER_HEADERS, STREAM_HEADERS, encode_headers
@@ -36,12 +38,23 @@ _HEADERS = [("content-type", "text/event-stream"), *STREAM_HEADERS, *BROWSER_HEA
 
 # The parameters of the query, by the field of the filter.
 _PARAMETERS = {
-    "type": "type",
-    "request": "request",
-    "client_key": "key",
-    "model": "model",
-    "upstream": "upstream",
+    "type": Parameter("type", "events of this type", choices=EVENT_TYPES, repeats=True),
+    "request": Parameter("request", "events of the request with this id", repeats=True),
+    "client_key": Parameter("key", "events of requests with the client key of this name", repeats=True),
+    "model": Parameter("model", "events of requests for this model, as the client named it", repeats=True),
+    "upstream": Parameter("upstream", "events of requests that go to this upstream", repeats=True),
 }
+
+
+def events_route(gateway: Gateway, refuse: Refuse) -> BaseRoute:
+    """Return the route of the feed. refuse: see EventsEndpoint."""
+    operation = ApiOperation(
+        summary="What happens to requests, while it happens",
+        answers={200: (MediaType("text/event-stream"),)},
+        errors=(503,),
+        parameters=tuple(_PARAMETERS.values()),
+    )
+    return DescribedRoute(EVENTS_PATH, EventsEndpoint(gateway, refuse), GET=operation)
 
 
 class EventsEndpoint:
@@ -80,9 +93,9 @@ def parse_filter(query: str, gateway: Gateway) -> EventFilter:
         text = f"the query has more than {MAX_PARAMETERS} parameters"
         raise RemoteProtocolError(text, code="invalid_value") from None
     settings = gateway.settings
-    fields = {parameter: name for name, parameter in _PARAMETERS.items()}
+    fields = {parameter.name: name for name, parameter in _PARAMETERS.items()}
     known: dict[str, Collection[str]] = {
-        "type": EVENT_TYPES,
+        "type": _PARAMETERS["type"].choices,
         "key": [key.name for key in all_keys(settings, gateway.stored_keys)],
         "upstream": [*(upstream.name for upstream in settings.upstreams), SIMULATOR],
     }

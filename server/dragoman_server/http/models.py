@@ -6,24 +6,33 @@ Models that the client's key may not use are left out.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Literal, NamedTuple
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from starlette.datastructures import Headers
-from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.routing import BaseRoute
+from starlette.types import Receive, Scope, Send
 
 from dragoman import RequestRefused
-from dragoman.jsontext import JSONObject, encode
+from dragoman.jsontext import JSON, JSONObject, encode
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.endpoint import BaseEndpoint
-from dragoman_server.http.request import Query, invalid_parameter
+from dragoman_server.http.operations import ApiOperation, DescribedRoute
+from dragoman_server.http.request import Parameter, Query, invalid_parameter
 from dragoman_server.models.catalog import MODEL_BYTES, CatalogEntry
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.settings.client_keys import may_use
 from dragoman_server.wire.replies import MODELS_PATH, protocol_of_client
 
 # "Ranges from 1 to 1000" -- `limit` in anthropic 2.12.0, types/model_list_params.py
-_MAX_PAGE_SIZE = 1000
+_PAGE_LIMITS = (1, 1000)
+_LIMIT = Parameter("limit", "how many models; all by default", _PAGE_LIMITS)
+_AFTER_ID = Parameter("after_id", "the id of the last model of the page before")
+_BEFORE_ID = Parameter("before_id", "the id of the first model of the page after; not with after_id")
+_LIFECYCLE = Parameter("lifecycle", "models in this state", repeats=True)
+_PAGE_SIZE = Parameter("pageSize", "how many models; all by default", _PAGE_LIMITS)
+_PAGE_TOKEN = Parameter("pageToken", "nextPageToken of the page before")
 # "When omitted, the list contains the `active` and `deprecated` models" -- `lifecycle`, ibid. Requests that name a
 # retired one fail.
 _DEFAULT_LIFECYCLES = ("active", "deprecated")
@@ -31,14 +40,31 @@ _DEFAULT_LIFECYCLES = ("active", "deprecated")
 
 def models_routes(gateway: Gateway) -> list[BaseRoute]:
     """Return the routes of the model list and of single models."""
-    endpoints: dict[str, ASGIApp] = {MODELS_PATH: _ByProtocol(gateway)}
+    all_forms = list(dict.fromkeys(spec.model_list_form for spec in gateway.protocols.values()))
+    routes = _routes(MODELS_PATH, _ByProtocol(gateway), all_forms)
     for spec in gateway.protocols.values():
         for prefix in spec.path_prefixes:
-            endpoints[f"{prefix}/models"] = ModelsEndpoint(gateway, spec)
+            routes += _routes(f"{prefix}/models", ModelsEndpoint(gateway, spec), [spec.model_list_form])
+    return routes
+
+
+def _routes(path: str, endpoint: "_ByProtocol | ModelsEndpoint", names: Iterable[str]) -> list[BaseRoute]:
+    """Return the routes of a list and its models. names: of the forms in which clients may get them."""
+    forms = [_FORMS[name] for name in names]
+    several = ApiOperation(
+        summary="List the models that the key may use",
+        answers={200: [form.types[1] for form in forms]},
+        parameters=[parameter for form in forms for parameter in form.parameters],
+    )
+    one = ApiOperation(
+        summary="Return a model",
+        answers={200: [form.types[0] for form in forms]},
+        errors=(404,),
+        place="the name of a model",
+    )
     return [
-        Route(path, endpoint, methods=["GET"])
-        for models_path, endpoint in endpoints.items()
-        for path in (models_path, models_path + "/{model:path}")
+        DescribedRoute(path, endpoint, GET=several),
+        DescribedRoute(path + "/{model:path}", endpoint, GET=one),
     ]
 
 
@@ -59,7 +85,7 @@ class ModelsEndpoint(BaseEndpoint):
     """The list of models, or the one that the path names, in the form of the protocol."""
 
     async def serve(self, request: ClientRequest) -> None:
-        one, several = _FORMS[self.protocol.model_list_form]
+        form = _FORMS[self.protocol.model_list_form]
         entries = await self.gateway.catalog.entries()
         name: str | None = request.scope["path_params"].get("model")
         if name is None:
@@ -68,13 +94,13 @@ class ModelsEndpoint(BaseEndpoint):
                 visible = [
                     entry for entry in entries.values() if entry.listed and may_use(request.key, entry.name)
                 ]
-                return encode(several(visible, request.query))
+                return encode(form.several(visible, request.query))
 
             await request.respond_json(
                 msgspec.Raw(await request.off_loop(MODEL_BYTES * len(entries), listed))
             )
         elif name in entries and may_use(request.key, name):
-            await request.respond_json(one(entries[name]))
+            await request.respond_json(form.one(entries[name]))
         else:
             raise RequestRefused(
                 f"the model {name[:100]!a} is not listed here",
@@ -84,34 +110,35 @@ class ModelsEndpoint(BaseEndpoint):
             )
 
 
-def openai_list(entries: Iterable[CatalogEntry], _: str) -> JSONObject:
+def openai_list(entries: Iterable[CatalogEntry], _: str) -> "OpenAIModels":
     """Return the list in OpenAI's form."""
-    shown = [openai_model(entry) for entry in entries if lifecycle_of(entry) in _DEFAULT_LIFECYCLES]
-    return {"object": "list", "data": shown}
+    return OpenAIModels(
+        [openai_model(entry) for entry in entries if lifecycle_of(entry) in _DEFAULT_LIFECYCLES]
+    )
 
 
-def anthropic_list(entries: Iterable[CatalogEntry], query_string: str) -> JSONObject:
+def anthropic_list(entries: Iterable[CatalogEntry], query_string: str) -> "AnthropicModels":
     """Return a page in Anthropic's form. Without `limit` it is the only one, because many clients read no second one.
 
     Raises RemoteProtocolError for wrong parameters.
     """
     query = Query(query_string)
     # SDKs write lists as `lifecycle[]=`.
-    lifecycles = [*query.all("lifecycle"), *query.all("lifecycle[]")] or _DEFAULT_LIFECYCLES
+    lifecycles = [*query.all(_LIFECYCLE.name), *query.all("lifecycle[]")] or _DEFAULT_LIFECYCLES
     page, has_more = page_of([entry for entry in entries if lifecycle_of(entry) in lifecycles], query)
-    return {
-        "data": [anthropic_model(entry) for entry in page],
-        "first_id": page[0].name if page else None,
-        "last_id": page[-1].name if page else None,
-        "has_more": has_more,
-    }
+    return AnthropicModels(
+        [anthropic_model(entry) for entry in page],
+        page[0].name if page else None,
+        page[-1].name if page else None,
+        has_more,
+    )
 
 
 def page_of(entries: Sequence[CatalogEntry], query: Query) -> tuple[Sequence[CatalogEntry], bool]:
     """Return a page, and true if there are more entries in its direction. Raises RemoteProtocolError."""
-    limit = query.integer("limit", 1, _MAX_PAGE_SIZE) or len(entries)
+    limit = query.integer(_LIMIT) or len(entries)
     names = [entry.name for entry in entries]
-    after, before = query.place("after_id", names), query.place("before_id", names)
+    after, before = query.place(_AFTER_ID, names), query.place(_BEFORE_ID, names)
     if after is not None and before is not None:
         raise invalid_parameter("before_id", "omitted if after_id is sent")
     if before is not None:
@@ -120,70 +147,127 @@ def page_of(entries: Sequence[CatalogEntry], query: Query) -> tuple[Sequence[Cat
     return entries[:limit], len(entries) > limit
 
 
-def openai_model(entry: CatalogEntry) -> JSONObject:
-    """Return a model in OpenAI's form. Unknown figures are left out, because OpenAI's own models have none of them."""
+class OpenAIModel(msgspec.Struct, kw_only=True):
+    """A model in OpenAI's form. Unknown figures are left out, because OpenAI's own models have none of them."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str
+    name: str | UnsetType = UNSET
+    # Clients read either of them. Not `max_tokens`: some clients take it for the context.
+    context_length: int | UnsetType = UNSET
+    max_input_tokens: int | UnsetType = UNSET
+    max_completion_tokens: int | UnsetType = UNSET
+    max_output_tokens: int | UnsetType = UNSET
+    shutdown_date: str | UnsetType = UNSET
+
+
+class OpenAIModels(msgspec.Struct):
+    """The list in OpenAI's form."""
+
+    data: list[OpenAIModel]
+    object: Literal["list"] = "list"
+
+
+def openai_model(entry: CatalogEntry) -> OpenAIModel:
+    """Return a model in OpenAI's form."""
     info = entry.info
-    known = {
-        "name": entry.display_name if entry.display_name != entry.name else None,
-        # Clients read either of them. Not `max_tokens`: some clients take it for the context.
-        "context_length": info.context,
-        "max_input_tokens": info.context,
-        "max_completion_tokens": info.output,
-        "max_output_tokens": info.output,
-        "shutdown_date": None if info.retires is None else _rfc3339(info.retires)[:10],
-    }
-    return {
-        "id": entry.name,
-        "object": "model",
-        "created": info.created or 0,
-        "owned_by": entry.owner,
-        **{name: value for name, value in known.items() if value is not None},
-    }
+    context, output = _known(info.context), _known(info.output)
+    return OpenAIModel(
+        id=entry.name,
+        created=info.created or 0,
+        owned_by=entry.owner,
+        name=entry.display_name if entry.display_name != entry.name else UNSET,
+        context_length=context,
+        max_input_tokens=context,
+        max_completion_tokens=output,
+        max_output_tokens=output,
+        shutdown_date=UNSET if info.retires is None else _rfc3339(info.retires)[:10],
+    )
 
 
-def anthropic_model(entry: CatalogEntry) -> JSONObject:
+class AnthropicModel(msgspec.Struct, kw_only=True):
+    """A model in Anthropic's form, with what the upstream says about it."""
+
+    type: Literal["model"] = "model"
+    id: str
+    display_name: str
+    created_at: str
+    lifecycle: str
+    max_input_tokens: int | None
+    max_tokens: int | None
+    line: str | None = None
+    deprecated_at: str | None = None
+    retires_at: str | None
+    capabilities: JSONObject | None = None
+
+
+class AnthropicModels(msgspec.Struct):
+    """A page in Anthropic's form."""
+
+    data: list[AnthropicModel]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+def anthropic_model(entry: CatalogEntry) -> JSON:
     """Return a model in Anthropic's form."""
     info = entry.info
-    return {
-        "type": "model",
-        "id": entry.name,
-        "display_name": entry.display_name,
+    model = AnthropicModel(
+        id=entry.name,
+        display_name=entry.display_name,
         # "May be set to an epoch value if the release date is unknown" -- anthropic 2.12.0, types/model_info.py
-        "created_at": _rfc3339(info.created or 0),
-        "lifecycle": lifecycle_of(entry),
-        "max_input_tokens": info.context,
-        "max_tokens": info.output,
-        "line": None,
-        "deprecated_at": None,
-        "retires_at": None if info.retires is None else _rfc3339(info.retires),
-        "capabilities": None,
-        **info.anthropic,
-    }
+        created_at=_rfc3339(info.created or 0),
+        lifecycle=lifecycle_of(entry),
+        max_input_tokens=info.context,
+        max_tokens=info.output,
+        retires_at=None if info.retires is None else _rfc3339(info.retires),
+    )
+    return {**msgspec.structs.asdict(model), **info.anthropic}
 
 
-def google_list(entries: Iterable[CatalogEntry], query_string: str) -> JSONObject:
+class GoogleModel(msgspec.Struct):
+    """A model in Google's form, which leaves out what is not known."""
+
+    name: str
+    displayName: str
+    inputTokenLimit: int | UnsetType = UNSET
+    outputTokenLimit: int | UnsetType = UNSET
+    supportedGenerationMethods: tuple[str, ...] = ("generateContent", "countTokens")
+
+
+class GoogleModels(msgspec.Struct):
+    """A page in Google's form."""
+
+    models: list[GoogleModel]
+    nextPageToken: str | UnsetType = UNSET
+
+
+def google_list(entries: Iterable[CatalogEntry], query_string: str) -> GoogleModels:
     """Return a page in Google's form, without `pageSize` the only one.
 
     Raises RemoteProtocolError for wrong parameters.
     """
     query = Query(query_string)
     shown = [entry for entry in entries if lifecycle_of(entry) in _DEFAULT_LIFECYCLES]
-    size = query.integer("pageSize", 1, _MAX_PAGE_SIZE) or len(shown)
-    last = query.place("pageToken", [entry.name for entry in shown])
+    size = query.integer(_PAGE_SIZE) or len(shown)
+    last = query.place(_PAGE_TOKEN, [entry.name for entry in shown])
     shown = shown[0 if last is None else last + 1 :]
-    more = {"nextPageToken": shown[size - 1].name} if len(shown) > size else {}
-    return {"models": [google_model(entry) for entry in shown[:size]], **more}
+    more = shown[size - 1].name if len(shown) > size else UNSET
+    return GoogleModels([google_model(entry) for entry in shown[:size]], more)
 
 
-def google_model(entry: CatalogEntry) -> JSONObject:
-    """Return a model in Google's form, which leaves out what is not known."""
-    limits = {"inputTokenLimit": entry.info.context, "outputTokenLimit": entry.info.output}
-    return {
-        "name": f"models/{entry.name}",
-        "displayName": entry.display_name,
-        **{name: value for name, value in limits.items() if value is not None},
-        "supportedGenerationMethods": ["generateContent", "countTokens"],
-    }
+def google_model(entry: CatalogEntry) -> GoogleModel:
+    """Return a model in Google's form."""
+    return GoogleModel(
+        f"models/{entry.name}", entry.display_name, _known(entry.info.context), _known(entry.info.output)
+    )
+
+
+def _known(figure: int | None) -> int | UnsetType:
+    return UNSET if figure is None else figure
 
 
 def lifecycle_of(entry: CatalogEntry) -> str:
@@ -198,11 +282,29 @@ def _rfc3339(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-# By ProtocolSpec.model_list_form: a model, and a list for a query string.
-_FORMS: Mapping[
-    str, tuple[Callable[[CatalogEntry], JSONObject], Callable[[Iterable[CatalogEntry], str], JSONObject]]
-] = {
-    "openai": (openai_model, openai_list),
-    "anthropic": (anthropic_model, anthropic_list),
-    "google": (google_model, google_list),
+class _Form(NamedTuple):
+    """How a vendor lists models.
+
+    Attributes:
+        one, several: Return a model, and a list for a query string.
+        types: What they return.
+        parameters: Those of a list.
+    """
+
+    one: Callable[[CatalogEntry], JSON]
+    several: Callable[[Iterable[CatalogEntry], str], JSON]
+    types: tuple[type, type]
+    parameters: tuple[Parameter, ...] = ()
+
+
+# By ProtocolSpec.model_list_form.
+_FORMS: Mapping[str, _Form] = {
+    "openai": _Form(openai_model, openai_list, (OpenAIModel, OpenAIModels)),
+    "anthropic": _Form(
+        anthropic_model,
+        anthropic_list,
+        (AnthropicModel, AnthropicModels),
+        (_LIMIT, _AFTER_ID, _BEFORE_ID, _LIFECYCLE),
+    ),
+    "google": _Form(google_model, google_list, (GoogleModel, GoogleModels), (_PAGE_SIZE, _PAGE_TOKEN)),
 }

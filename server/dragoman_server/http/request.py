@@ -8,6 +8,7 @@ slower than any network, is refused too, because it would keep its connection op
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from urllib.parse import parse_qs
 
 import anyio
@@ -15,6 +16,7 @@ import anyio.lowlevel
 from starlette.types import Receive, Scope
 
 from dragoman import RemoteProtocolError, RequestRefused
+from dragoman.jsontext import JSONObject
 from dragoman_server.proxying.client_request import ClientDisconnected
 from dragoman_server.upstream.content_coding import CodingError, ContentDecoder, TooLarge, decoder_for
 
@@ -107,6 +109,36 @@ def path_below_mount(scope: Scope) -> str:
     return path.removeprefix(scope.get("root_path", ""))
 
 
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a query, as it is checked and as the API description shows it.
+
+    Attributes:
+        about: What it does.
+        limits: The least and the greatest value of an integer. Without them it is a text.
+        choices: The values that there are; none: any text.
+        repeats: It may occur more than once.
+    """
+
+    name: str
+    about: str
+    limits: tuple[int, int] | None = None
+    choices: tuple[str, ...] = ()
+    repeats: bool = False
+
+    @property
+    def schema(self) -> JSONObject:
+        """Its JSON Schema."""
+        if self.limits is not None:
+            return {"type": "integer", "minimum": self.limits[0], "maximum": self.limits[1]}
+        one: JSONObject = {"type": "string", **({"enum": list(self.choices)} if self.choices else {})}
+        return {"type": "array", "items": one} if self.repeats else one
+
+
+# The choices of a parameter that is false by default.
+BOOLEAN = ("true", "false")
+
+
 class Query:
     """The parameters of a query. Unknown names are not errors, and where a value is repeated the last one counts.
 
@@ -132,28 +164,37 @@ class Query:
         """Return all values of a parameter."""
         return self._values.get(name, [])
 
-    def boolean(self, name: str) -> bool:
+    def choice(self, parameter: Parameter) -> str | None:
+        """Return the value of a parameter with choices."""
+        value = self.get(parameter.name)
+        if value is not None and value not in parameter.choices:
+            raise invalid_parameter(parameter.name, " or ".join(parameter.choices))
+        return value
+
+    def boolean(self, parameter: Parameter) -> bool:
         """Return the value of a parameter that is false by default."""
-        value = (self.get(name) or "false").lower()
-        if value not in ("true", "false"):
-            raise invalid_parameter(name, "true or false")
+        value = (self.get(parameter.name) or "false").lower()
+        if value not in BOOLEAN:
+            raise invalid_parameter(parameter.name, " or ".join(BOOLEAN))
         return value == "true"
 
-    def integer(self, name: str, low: int, high: int) -> int | None:
-        """Return the value of a parameter within these limits."""
-        text = self.get(name)
+    def integer(self, parameter: Parameter) -> int | None:
+        """Return the value of a parameter within its limits."""
+        assert parameter.limits is not None
+        low, high = parameter.limits
+        text = self.get(parameter.name)
         if text is None:
             return None
         value = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else low - 1
         if not low <= value <= high:
-            raise invalid_parameter(name, f"an integer from {low} to {high}")
+            raise invalid_parameter(parameter.name, f"an integer from {low} to {high}")
         return value
 
-    def place(self, name: str, ids: Sequence[str]) -> int | None:
+    def place(self, parameter: Parameter, ids: Sequence[str]) -> int | None:
         """Return the place of the id that a parameter names in a list."""
-        id = self.get(name)
+        id = self.get(parameter.name)
         if id is not None and id not in ids:
-            raise invalid_parameter(name, f"an id of this list, and {id[:100]!a} is not one")
+            raise invalid_parameter(parameter.name, f"an id of this list, and {id[:100]!a} is not one")
         return None if id is None else ids.index(id)
 
 

@@ -6,9 +6,12 @@ complete, before the client gets its end, because the client's next request may 
 
 import time
 from dataclasses import replace
+from functools import partial
+from typing import Annotated, Literal
 
 import msgspec
-from starlette.routing import BaseRoute, Route
+from msgspec import Meta
+from starlette.routing import BaseRoute
 
 from dragoman import RequestRefused, ResponseTranslator, peek
 from dragoman.codec import ResponseContext, UpstreamSpec
@@ -16,8 +19,9 @@ from dragoman.document import Request
 from dragoman.jsontext import JSONObject, decode, decode_object, encode
 from dragoman.sse import SSEParser
 from dragoman_server.gateway import Gateway
-from dragoman_server.http.endpoint import BaseEndpoint, ProtocolEndpoint
-from dragoman_server.http.request import Query, invalid_parameter
+from dragoman_server.http.endpoint import BaseEndpoint, ProtocolEndpoint, vendors_operation
+from dragoman_server.http.operations import VENDORS_OBJECT, ApiOperation, DescribedRoute, MediaType
+from dragoman_server.http.request import BOOLEAN, Parameter, Query
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.proxying.plan import Plan
@@ -28,8 +32,12 @@ from dragoman_server.wire.headers import STREAM_HEADERS, request_id_headers
 from dragoman_server.wire.replies import Reply
 
 # The limit and the default of a page in OpenAI's API reference.
-_MAX_ITEMS = 100
+_LIMIT = Parameter("limit", "how many items, 20 by default", (1, 100))
 _DEFAULT_ITEMS = 20
+_ORDER = Parameter("order", "which items come first; the newest by default", choices=("asc", "desc"))
+_AFTER = Parameter("after", "the id of the last item of the page before")
+_STREAM = Parameter("stream", "return it as a stream", choices=BOOLEAN)
+_STARTING_AFTER = Parameter("starting_after", "the number of the last event that is not needed", (0, 2**53))
 
 _COMPACTION_TRIGGER = b'{"type":"compaction_trigger"}'
 # Parameters of a request for a response that a request for a summary does not have.
@@ -41,14 +49,61 @@ def responses_routes(gateway: Gateway) -> list[BaseRoute]:
     routes: list[BaseRoute] = []
     for protocol in gateway.upstreams.values():
         if protocol.stored_responses:
-            path = protocol.endpoints[0].path
+            path, place = protocol.endpoints[0].path, "the id of a stored response"
+            stream = MediaType(protocol.endpoints[0].media_type)
+            described = partial(ApiOperation, errors=(404,), place=place, protocol=protocol)
             routes += [
-                Route(f"{path}/compact", CompactEndpoint(gateway, protocol), methods=["POST"]),
-                Route(f"{path}/{{id}}/input_items", InputItemsEndpoint(gateway, protocol), methods=["GET"]),
-                Route(f"{path}/{{id}}/cancel", CancelEndpoint(gateway, protocol), methods=["POST"]),
-                Route(f"{path}/{{id}}", StoredResponseEndpoint(gateway, protocol), methods=["GET", "DELETE"]),
+                DescribedRoute(
+                    f"{path}/compact",
+                    CompactEndpoint(gateway, protocol),
+                    POST=vendors_operation("Summarize a conversation", protocol, (VENDORS_OBJECT,)),
+                ),
+                DescribedRoute(
+                    f"{path}/{{id}}/input_items",
+                    InputItemsEndpoint(gateway, protocol),
+                    GET=described(
+                        summary="List what the model was given",
+                        answers={200: (InputItems,)},
+                        parameters=(_LIMIT, _ORDER, _AFTER),
+                    ),
+                ),
+                DescribedRoute(
+                    f"{path}/{{id}}/cancel",
+                    CancelEndpoint(gateway, protocol),
+                    POST=described(
+                        summary="Always an error, because no response is made in the background", answers={}
+                    ),
+                ),
+                DescribedRoute(
+                    f"{path}/{{id}}",
+                    StoredResponseEndpoint(gateway, protocol),
+                    GET=described(
+                        summary="Return a stored response",
+                        answers={200: (VENDORS_OBJECT, stream)},
+                        parameters=(_STREAM, _STARTING_AFTER),
+                    ),
+                    DELETE=described(summary="Delete a stored response", answers={200: (DeletedResponse,)}),
+                ),
             ]
     return routes
+
+
+class DeletedResponse(msgspec.Struct):
+    """Says that a response is no longer stored."""
+
+    id: str
+    object: Literal["response"] = "response"
+    deleted: Literal[True] = True
+
+
+class InputItems(msgspec.Struct):
+    """A page of the items that were the model's input."""
+
+    data: Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "array", "items": {"type": "object"}})]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+    object: Literal["list"] = "list"
 
 
 class ResponsesEndpoint(ProtocolEndpoint):
@@ -121,8 +176,8 @@ class StoredResponseEndpoint(StoredResponseBase):
             return
         query = Query(request.query)
         found = await self.find(request)
-        if query.boolean("stream"):
-            after = query.integer("starting_after", 0, 2**53)
+        if query.boolean(_STREAM):
+            after = query.integer(_STARTING_AFTER)
             protocol = self.gateway.upstreams[self.protocol.name]
             first = -1 if after is None else after
             data = await off_loop(found.size, replay, found, protocol, first)
@@ -137,7 +192,7 @@ class StoredResponseEndpoint(StoredResponseBase):
         id = self.id_of(request)
         if not await self.gateway.responses.delete(id, request.owner):
             raise self.not_found(id)
-        await request.respond_json({"id": id, "object": "response", "deleted": True})
+        await request.respond_json(DeletedResponse(id))
 
 
 class InputItemsEndpoint(StoredResponseBase):
@@ -145,26 +200,23 @@ class InputItemsEndpoint(StoredResponseBase):
 
     async def serve(self, request: ClientRequest) -> None:
         query = Query(request.query)
-        limit = query.integer("limit", 1, _MAX_ITEMS)
-        order = query.get("order") or "desc"
-        if order not in ("asc", "desc"):
-            raise invalid_parameter("order", "asc or desc")
+        limit = query.integer(_LIMIT)
+        order = query.choice(_ORDER)
         found = await self.find(request)
         items = list(found.input if order == "asc" else reversed(found.input))
-        after = query.place("after", [item.id for item in items])
+        after = query.place(_AFTER, [item.id for item in items])
         if after is not None:
             items = items[after + 1 :]
         listed = items[: limit or _DEFAULT_ITEMS]
         size = sum([item.size for item in listed])
         page = await off_loop(size, lambda: encode([conversation.item_for_list(item) for item in listed]))
         await request.respond_json(
-            {
-                "object": "list",
-                "data": msgspec.Raw(page),
-                "first_id": listed[0].id if listed else None,
-                "last_id": listed[-1].id if listed else None,
-                "has_more": len(listed) < len(items),
-            }
+            InputItems(
+                msgspec.Raw(page),
+                listed[0].id if listed else None,
+                listed[-1].id if listed else None,
+                len(listed) < len(items),
+            )
         )
 
 

@@ -6,13 +6,15 @@ from collections.abc import Awaitable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from starlette.routing import BaseRoute, Route
+import msgspec
+from msgspec import UNSET, UnsetType
+from starlette.routing import BaseRoute
 
 from dragoman import RemoteProtocolError, RequestRefused
-from dragoman.jsontext import JSONObject
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.endpoint import BaseEndpoint
-from dragoman_server.http.request import Query, invalid_parameter
+from dragoman_server.http.operations import ApiOperation, DescribedRoute
+from dragoman_server.http.request import Parameter, Query, invalid_parameter
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.settings import LimitHolder
 from dragoman_server.usage.stores.base import (
@@ -21,7 +23,6 @@ from dragoman_server.usage.stores.base import (
     FIRST_BYTE_BOUNDS,
     GROUPS,
     HOUR_S,
-    SUMS,
     KeyUse,
     UsageCounts,
     UsageGroup,
@@ -34,10 +35,104 @@ USAGE_PATH = "/v1/usage"
 _DEFAULT_SINCE = "7d"
 _DEFAULT_LIMIT, _MAX_LIMIT = 1000, 10_000
 
-_PARAMETERS = ("by", "since", "until", "limit", *FILTERS)
 _UNITS = {"h": 1, "d": DAY_HOURS, "w": 7 * DAY_HOURS}
 _AGO = re.compile(r"(\d{1,5})([hdw])")
 _A_TIME = "24h, 7d, 2w (ago), a date, or a time such as 2026-11-29T18:00:00Z"
+
+_BY = Parameter(
+    "by", "what the rows are grouped by, each once; also with commas", choices=tuple(GROUPS), repeats=True
+)
+_SINCE = Parameter("since", f"where it begins: {_A_TIME}; {_DEFAULT_SINCE} by default")
+_UNTIL = Parameter("until", "where it ends, as since; now by default")
+_LIMIT = Parameter("limit", f"how many rows; {_DEFAULT_LIMIT} by default", (1, _MAX_LIMIT))
+USAGE_PARAMETERS = (
+    _BY,
+    _SINCE,
+    _UNTIL,
+    _LIMIT,
+    *(Parameter(name, f"usage of this {name} only") for name in FILTERS),
+)
+_NAMES = [parameter.name for parameter in USAGE_PARAMETERS]
+
+
+class UsageFigures(msgspec.Struct, kw_only=True):
+    """What requests have used. A row has what it is grouped by, too.
+
+    The cost is null if none of the models has a price. first_byte: a histogram, see first_byte_bounds_s.
+    """
+
+    key: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    upstream: str | UnsetType = UNSET
+    account: str | UnsetType = UNSET
+    day: str | UnsetType = UNSET
+    hour: str | UnsetType = UNSET
+    requests: int
+    errors: int
+    unpriced: int
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    cost_usd: float | None
+    first_byte: list[int]
+
+
+class UsageReport(msgspec.Struct):
+    """What was used from one hour to another, in rows and in all. truncated: there are more rows than the limit."""
+
+    since: str
+    until: str
+    by: tuple[str, ...]
+    first_byte_bounds_s: tuple[float, ...]
+    rows: list[UsageFigures]
+    total: UsageFigures
+    truncated: bool
+
+
+class Budget(msgspec.Struct):
+    """A budget in US dollars, and what is left of it in this period."""
+
+    usd: float
+    period: str
+    spent: float | None
+    left: float | None
+    starts_again: str | None
+
+
+class GroupLimits(msgspec.Struct, kw_only=True):
+    """The limits that the keys of a group have together. null: there is none."""
+
+    name: str
+    models: tuple[str, ...] | None
+    requests_per_minute: int | None
+    tokens_per_minute: int | None
+    budget: Budget | None
+
+
+class KeyTotal(msgspec.Struct, kw_only=True):
+    """What a client key has used in all."""
+
+    requests: int
+    tokens: int
+    cost_usd: float
+
+
+class OwnUsage(msgspec.Struct, kw_only=True):
+    """What a client key has used, and its limits. null: there is none."""
+
+    key: str
+    expires: str | None
+    models: tuple[str, ...] | None
+    requests_per_minute: int | None
+    tokens_per_minute: int | None
+    budget: Budget | None
+    group: GroupLimits | None
+    total: KeyTotal
+    today: UsageFigures
+    last_7d: UsageFigures
+    last_30d: UsageFigures
 
 
 class UsageSource(Protocol):
@@ -52,19 +147,19 @@ def usage_query(text: str, now: float) -> UsageQuery:
     """Return what a query string asks for. now: seconds since the epoch. Raises RemoteProtocolError."""
     query = Query(text)
     for name in query.names():
-        if name not in _PARAMETERS:
-            message = f"unknown parameter {name[:100]!a}; there are {', '.join(_PARAMETERS)}"
+        if name not in _NAMES:
+            message = f"unknown parameter {name[:100]!a}; there are {', '.join(_NAMES)}"
             raise RemoteProtocolError(message, path=f"/{name[:100]}", code="unknown_parameter")
-    by = tuple(filter(None, ",".join(query.all("by")).split(",")))
-    if len(set(by)) < len(by) or not set(by) <= set(GROUPS):
-        raise invalid_parameter("by", f"some of {', '.join(GROUPS)}, each once")
-    since = _hour("since", query.get("since") or _DEFAULT_SINCE, now)
+    by = tuple(filter(None, ",".join(query.all(_BY.name)).split(",")))
+    if len(set(by)) < len(by) or not set(by) <= set(_BY.choices):
+        raise invalid_parameter(_BY.name, f"some of {', '.join(_BY.choices)}, each once")
+    since = _hour(_SINCE.name, query.get(_SINCE.name) or _DEFAULT_SINCE, now)
     # Its hour has begun, so it counts.
-    until = _hour("until", query.get("until") or "0h", now, end=True)
+    until = _hour(_UNTIL.name, query.get(_UNTIL.name) or "0h", now, end=True)
     if since >= until:
-        raise invalid_parameter("since", "before until")
+        raise invalid_parameter(_SINCE.name, "before until")
     filters = {name: value for name in FILTERS if (value := query.get(name)) is not None}
-    limit = query.integer("limit", 1, _MAX_LIMIT) or _DEFAULT_LIMIT
+    limit = query.integer(_LIMIT) or _DEFAULT_LIMIT
     return UsageQuery(since, until, by, filters, limit)
 
 
@@ -84,35 +179,32 @@ def _hour(name: str, text: str, now: float, *, end: bool = False) -> int:
     return max(0, int(-(-seconds // HOUR_S) if end else seconds // HOUR_S))
 
 
-async def usage_json(usage: UsageSource, query: UsageQuery) -> JSONObject:
+async def usage_json(usage: UsageSource, query: UsageQuery) -> UsageReport:
     """Return the rows of a query and their sum. Raises UsageStoreError."""
     groups = await usage.read(query._replace(limit=query.limit + 1))
     total = groups if not query.by else await usage.read(query._replace(by=()))
-    rows = [{**_group_json(query.by, values), **counts_json(counts)} for values, counts in groups]
-    return {
-        "since": _time_text(query.since),
-        "until": _time_text(query.until),
-        "by": list(query.by),
-        "first_byte_bounds_s": list(FIRST_BYTE_BOUNDS),
-        "rows": rows[: query.limit] if query.by else [],
-        "total": counts_json(total[0][1] if total else UsageCounts()),
-        "truncated": len(rows) > query.limit,
-    }
+    shown = groups[: query.limit] if query.by else []
+    return UsageReport(
+        since=_time_text(query.since),
+        until=_time_text(query.until),
+        by=query.by,
+        first_byte_bounds_s=tuple(FIRST_BYTE_BOUNDS),
+        rows=[UsageFigures(**_labels(query.by, values), **_figures(counts)) for values, counts in shown],
+        total=UsageFigures(**_figures(total[0][1] if total else UsageCounts())),
+        truncated=len(groups) > query.limit,
+    )
 
 
-def counts_json(counts: UsageCounts) -> JSONObject:
-    """Return sums. The cost is null if none of the models has a price."""
-    found: JSONObject = {name: getattr(counts, name) for name in SUMS}
+def _figures(counts: UsageCounts) -> dict[str, Any]:
+    """Return the other fields of UsageFigures."""
     unknown = counts.unpriced and not counts.cost_usd
-    return {
-        **found,
-        "cost_usd": None if unknown else round(counts.cost_usd, 8),
-        "first_byte": counts.first_byte,
-    }
+    cost = None if unknown else round(counts.cost_usd, 8)
+    return {**msgspec.structs.asdict(counts), "cost_usd": cost}
 
 
-def _group_json(by: Sequence[str], values: Sequence[str | int]) -> JSONObject:
-    row: JSONObject = dict(zip(by, values, strict=True))
+def _labels(by: Sequence[str], values: Sequence[str | int]) -> dict[str, Any]:
+    """Return the fields of UsageFigures that say what a row is about."""
+    row = dict[str, Any](zip(by, values, strict=True))
     if "day" in row:
         row["day"] = _time_text(row["day"] * DAY_HOURS)[:10]
     if "hour" in row:
@@ -127,7 +219,10 @@ def _time_text(hour: int) -> str:
 def usage_routes(gateway: Gateway) -> list[BaseRoute]:
     """Return the route by which a client key reads its own figures."""
     spec = next(iter(gateway.protocols.values()))
-    return [Route(USAGE_PATH, OwnUsageEndpoint(gateway, spec), methods=["GET"])]
+    operation = ApiOperation(
+        summary="What the client key has used, and its limits", answers={200: (OwnUsage,)}, errors=(404, 503)
+    )
+    return [DescribedRoute(USAGE_PATH, OwnUsageEndpoint(gateway, spec), GET=operation)]
 
 
 class OwnUsageEndpoint(BaseEndpoint):
@@ -154,48 +249,44 @@ class OwnUsageEndpoint(BaseEndpoint):
                 ("last_30d", this_hour - 30 * DAY_HOURS),
             ):
                 groups = await usage.read(UsageQuery(since, this_hour + 1, filters={"key": key.name}))
-                periods[name] = counts_json(groups[0][1] if groups else UsageCounts())
+                periods[name] = UsageFigures(**_figures(groups[0][1] if groups else UsageCounts()))
         except UsageStoreError:
             raise RequestRefused("the usage store does not respond", status=503) from None
         own, *of_group = [
-            _limits_json(holder, each, limits.period_ends(holder))
+            _limits(holder, each, limits.period_ends(holder))
             for holder, each in zip(key.holders, await limits.spent(key.holders), strict=True)
         ]
         await request.respond_json(
-            {
-                "key": key.name,
-                "expires": None if key.expires is None else f"{key.expires:%Y-%m-%dT%H:%M:%SZ}",
+            OwnUsage(
                 **own,
-                "group": {"name": key.group, **of_group[0]} if of_group else None,
-                "total": key_use_json(all_of_it),
                 **periods,
-            }
+                key=key.name,
+                expires=None if key.expires is None else f"{key.expires:%Y-%m-%dT%H:%M:%SZ}",
+                group=GroupLimits(name=key.holders[1].name, **of_group[0]) if of_group else None,
+                total=key_total(all_of_it),
+            )
         )
 
 
-def _limits_json(holder: LimitHolder, spent: float | None, ends: datetime | None) -> JSONObject:
-    """Return the limits of a key or group. spent, ends: of its budget, see ClientLimits."""
-    budget: JSONObject | None = None
+def _limits(holder: LimitHolder, spent: float | None, ends: datetime | None) -> dict[str, Any]:
+    """Return the limits, as GroupLimits and OwnUsage have them. spent, ends: of the budget, see ClientLimits."""
+    budget: Budget | None = None
     if holder.budget is not None:
-        budget = {
-            "usd": holder.budget,
-            "period": holder.budget_period,
-            "spent": None if spent is None else round(spent, 6),
-            "left": None if spent is None else max(0.0, round(holder.budget - spent, 6)),
-            "starts_again": None if ends is None else f"{ends:%Y-%m-%dT%H:%M:%SZ}",
-        }
+        budget = Budget(
+            usd=holder.budget,
+            period=holder.budget_period,
+            spent=None if spent is None else round(spent, 6),
+            left=None if spent is None else max(0.0, round(holder.budget - spent, 6)),
+            starts_again=None if ends is None else f"{ends:%Y-%m-%dT%H:%M:%SZ}",
+        )
     return {
-        "models": list(holder.models) or None,
+        "models": holder.models or None,
         "requests_per_minute": holder.requests_per_minute,
         "tokens_per_minute": holder.tokens_per_minute,
         "budget": budget,
     }
 
 
-def key_use_json(use: KeyUse) -> JSONObject:
+def key_total(use: KeyUse) -> KeyTotal:
     """Return what a client key has used in all."""
-    return {
-        "requests": round(use.requests),
-        "tokens": round(use.tokens),
-        "cost_usd": round(use.cost_usd, 6),
-    }
+    return KeyTotal(requests=round(use.requests), tokens=round(use.tokens), cost_usd=round(use.cost_usd, 6))

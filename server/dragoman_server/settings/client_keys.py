@@ -100,7 +100,7 @@ def public_table(key: ClientKey) -> dict[str, Any]:
 
 def make_key(values: Mapping[str, object], secret: Secret, now: datetime) -> tuple[str, ClientKey]:
     """Make a key with these settings, of which `expires` is as parse_when() reads it. Raises InvalidValue."""
-    if "name" not in values:
+    if values.get("name") is None:
         raise InvalidValue("is missing", "name")
     for name in NOT_CHOSEN:
         if name in values:
@@ -169,7 +169,7 @@ def parse_when(text: object, now: datetime) -> datetime:
 def parse_duration(text: object) -> timedelta:
     """Return the duration that a text means: 30d, 12h, 45m, 90s, 2w, or 0. Raises InvalidValue."""
     match = _DURATION.fullmatch(text) if isinstance(text, str) else None
-    if match is None and text not in ("0", 0):
+    if match is None and (text not in ("0", 0) or text is False):
         raise InvalidValue(f"{_quoted(text)} is not a duration: write 30d, 12h, 45m, or 0", "overlap")
     seconds = int(match[1]) * _UNITS[match[2]] if match else 0
     if seconds > _MAX_DURATION_S:

@@ -22,6 +22,7 @@ from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import LOOPBACK_ORIGINS
 from dragoman_server.settings.upstreams import VERSION_HEADER
 
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _HOST_PATTERN = re.compile(r"[a-z0-9._*-]+")
 # A token (RFC 9110, 5.6.2).
@@ -36,7 +37,7 @@ _NO_URL = "{} is not a URL: it has spaces, control characters or characters outs
 _FORMS: dict[SettingKind, tuple[re.Pattern[str], str]] = {
     SettingKind.TEXT: (_FIELD_VALUE, "{} has characters that are not allowed in a header"),
     SettingKind.NAME: (
-        re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*"),
+        NAME,
         "{} is not a valid name: use letters, digits, dots, dashes and underscores",
     ),
     SettingKind.PATH: (re.compile(r"[^\0]+"), "{} is not a file name"),

@@ -308,3 +308,11 @@ def test_the_end_of_an_object_is_found_however_it_is_cut(text: str, is_complete:
             end.feed(text[at : at + size])
             assert end.reached is is_object_text(text[: at + size])
         assert end.reached is is_complete
+
+
+class _Named(msgspec.Struct):
+    name: str
+
+
+def test_a_struct_may_have_lone_surrogates() -> None:
+    assert encode([_Named("a\ud83d")]) == rb'[{"name":"a\ud83d"}]'

@@ -11,7 +11,7 @@ from hyperframe.frame import PingFrame, RstStreamFrame, SettingsFrame
 from dragoman._wire.frame_cutter import MAX_EVENT_BYTES
 from dragoman_server.cli.commands import main
 from dragoman_server.config.loader import load
-from dragoman_server.http.auth import _OPEN_PATHS
+from dragoman_server.http.auth import OPEN_PATHS
 from dragoman_server.proxying import attempt, plan
 from dragoman_server.serving import http2, http2_connection, request_head
 from dragoman_server.serving.connection import KEEP_ALIVE_S
@@ -62,7 +62,7 @@ def test_the_commands_run_in_their_order() -> None:
 
 @pytest.mark.promise("S7")
 def test_its_paths_prefixes_and_bounds() -> None:
-    assert all(f"`{path}`" in TEXT for path in _OPEN_PATHS)
+    assert all(f"`{path}`" in TEXT for path in OPEN_PATHS)
     assert f"begin with `{CLIENT_KEY_PREFIX}`" in TEXT
     upstream = (attempt.MAX_ERROR_BYTES, attempt.MAX_RESPONSE_BYTES, MAX_EVENT_BYTES)
     for row in (

@@ -236,6 +236,8 @@ SERVED = [
     "GET /readyz",
     "GET /api/hello",
     "GET /",
+    "GET /openapi.json",
+    "GET /docs",
 ]
 
 
@@ -246,6 +248,7 @@ METHODS: list[tuple[str, str, str, set[str]]] = [
     ("POST", "/v1/models", CHAT, {"GET", "HEAD"}),
     ("POST", "/v1beta/models/m:embedContent", GEMINI, {"GET", "HEAD"}),
     ("PUT", "/healthz", CHAT, {"GET", "HEAD"}),
+    ("PUT", "/v1/responses/resp_1", RESPONSES, {"DELETE", "GET", "HEAD"}),
 ]
 
 
@@ -413,15 +416,22 @@ async def test_the_line_of_a_request_that_the_server_cancels(lines: LogLines) ->
     assert fake.open_count == 0
 
 
-OPTIONS_PATHS = [*PATHS.values(), "/v1/models", "/", "/nothing"]
+OPTIONS_PATHS: dict[str, set[str]] = {
+    **{path: {"POST"} for path in PATHS.values()},
+    "/v1/models": {"GET", "HEAD"},
+    "/v1/responses/resp_1": {"GET", "HEAD", "DELETE"},
+    "/v1/responses/compact": {"POST"},
+    "/": {"GET", "HEAD"},
+    "/nothing": set(),
+}
 
 
 async def test_options_without_a_preflight_is_empty() -> None:
-    for path in OPTIONS_PATHS:
+    for path, methods in OPTIONS_PATHS.items():
         app, _ = app_of()
         client = await call(app, path, method="OPTIONS")
         assert (client.status, client.body, client.headers["content-length"]) == (200, b"", "0"), path
-        assert {"GET", "POST"} <= set(client.headers["allow"].split(", ")), path
+        assert set(client.headers["allow"].split(", ")) == {*methods, "OPTIONS"}, path
 
 
 # Relays: requests and responses are the same, byte for byte.

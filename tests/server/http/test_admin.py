@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 from gateway.fakes import FakeClient, FakeUpstreams, http_scope
 from gateway.scripted import SECRET, chat_response, whole
@@ -301,7 +302,7 @@ SHOWN: list[tuple[Health, dict[str, Any]]] = [
 
 def test_an_account_in_json() -> None:
     for health, reported in SHOWN:
-        assert account_json(ACCOUNT, health, NOW) == BASE | reported, health
+        assert msgspec.to_builtins(account_json(ACCOUNT, health, NOW)) == BASE | reported, health
 
 
 # Changes.
@@ -327,6 +328,11 @@ async def test_changes_of_an_account_that_failed() -> None:
             )
         )
         assert (await change(app_of(store=store), "one/default", name))["state"] == state, (action, name)
+
+
+async def test_a_method_that_is_not_allowed_where_two_routes_share_a_path() -> None:
+    client = await call(app_of(), "/admin/keys", "PUT", ADMIN)
+    assert (client.status, client.headers["allow"]) == (405, "GET, HEAD, POST")
 
 
 UNKNOWN_ACCOUNTS: list[str] = ["two/c", "two", "default", "one/default/x", "TWO/a"]

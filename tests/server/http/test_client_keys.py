@@ -23,7 +23,7 @@ from dragoman.codec import JSON_ARRAY
 from dragoman.events import Signature
 from dragoman_server.app import _routes, create_app
 from dragoman_server.gateway import Gateway
-from dragoman_server.http.auth import _OPEN_PATHS, KeyPlaces, Keyring, presented_key
+from dragoman_server.http.auth import OPEN_PATHS, KeyPlaces, Keyring, presented_key
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings import client_keys as access
 from dragoman_server.settings.client_keys import hash_client_key, make_signer, may_use, new_key
@@ -248,7 +248,7 @@ def test_all_routes_but_the_listed_ones_need_a_key() -> None:
     statuses = anyio.run(statuses_of)
     assert len(statuses) > 15
     open_ = {name.partition(" ")[2] for name, status in statuses.items() if status != 401}
-    assert open_ == _OPEN_PATHS
+    assert open_ == OPEN_PATHS
 
 
 @pytest.mark.anyio

@@ -287,6 +287,7 @@ async def test_a_table_that_cannot_be_read_is_no_key(caplog: pytest.LogCaptureFi
 LONG = "a" * 1_000_000
 BAD: list[tuple[str, str, Any, int, str]] = [
     ("POST", "", {}, 400, "name is missing"),
+    ("POST", "", {"name": None}, 400, "name is missing"),
     ("POST", "", [], 400, "the body is not a JSON object"),
     ("POST", "", b"{", 400, "the body is no JSON: Input data was truncated"),
     ("POST", "", {"name": "ci", "modles": []}, 400, 'modles is unknown; did you mean "models"?'),
@@ -308,6 +309,7 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("POST", "", {"name": "made"}, 409, "there is already a client key named made"),
     ("POST", "/made/rotate", {"overlap": "1y"}, 400, "overlap '1y' is not a duration"),
     ("POST", "/made/rotate", {"overlap": ["1h"]}, 400, "is not a duration"),
+    ("POST", "/made/rotate", {"overlap": False}, 400, "overlap False is not a duration"),
     ("POST", "/made/rotate", {"overlaps": "1h"}, 400, "overlaps is unknown"),
     ("POST", "/made/rotate", [1], 400, "the body is not a JSON object"),
     ("POST", "/filed/rotate", {}, 409, "is in the configuration"),

@@ -31,6 +31,7 @@ __all__ = ["SPEC"]
 
 SPEC = UpstreamSpec(
     name=NAME,
+    reference="https://platform.claude.com/docs/en/api/messages/create",
     base_path="",
     path="/v1/messages",
     endpoints=(Endpoint("/v1/messages", heartbeat=PING),),

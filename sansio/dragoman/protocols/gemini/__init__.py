@@ -29,6 +29,7 @@ _NAMED = "{model}"
 
 SPEC = UpstreamSpec(
     name=NAME,
+    reference="https://ai.google.dev/api/generate-content",
     base_path="",
     path=f"/v1beta/{_MODEL}:generateContent",
     stream_path=f"/v1beta/{_MODEL}:streamGenerateContent?alt=sse",

@@ -25,6 +25,7 @@ __all__ = ["SPEC"]
 
 SPEC = UpstreamSpec(
     name=NAME,
+    reference="https://platform.openai.com/docs/api-reference/chat",
     path="/chat/completions",
     endpoints=(Endpoint("/v1/chat/completions", heartbeat=encode_comment(b"keepalive")),),
     sequential=False,

@@ -22,6 +22,7 @@ from dragoman.protocols.openai_responses.tables import FORWARDED_HEADERS, NAME, 
 
 SPEC = UpstreamSpec(
     name=NAME,
+    reference="https://platform.openai.com/docs/api-reference/responses",
     path="/responses",
     endpoints=(Endpoint("/v1/responses", heartbeat=encode_comment(b"keepalive")),),
     sequential=True,

@@ -11,7 +11,7 @@ from dragoman.codec import NDJSON, Endpoint, ProtocolSpec, ToolLimits
 from dragoman.protocols.simple_chat.errors import write_error
 from dragoman.protocols.simple_chat.request_in import read_request
 from dragoman.protocols.simple_chat.response_out import SimpleWriter, write_whole
-from dragoman.protocols.simple_chat.tables import NAME, SETTING_PATHS
+from dragoman.protocols.simple_chat.tables import NAME, SETTING_PATHS, SimpleRequest, SimpleResponse
 
 __all__ = ["SPEC"]
 
@@ -49,4 +49,6 @@ SPEC = ProtocolSpec(
     returns_signatures=False,
     needs_usage=False,
     needs_model=False,
+    request_type=SimpleRequest,
+    response_type=SimpleResponse,
 )

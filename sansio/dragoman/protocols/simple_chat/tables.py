@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal, NotRequired, TypedDict
+
+from msgspec import Meta
 
 from dragoman._ir.events import BlockKind
 from dragoman._ir.shape import NUMBER, STRING, Setting, Shape, setting_paths
@@ -11,6 +13,32 @@ NAME = "simple_chat"
 
 SimpleRole = Literal["system", "user", "assistant"]
 ROLES: dict[str, SimpleRole] = {"system": "system", "user": "user", "assistant": "assistant"}
+
+
+class SimpleMessage(TypedDict):
+    """A message of the conversation."""
+
+    role: SimpleRole
+    content: str
+
+
+class SimpleRequest(TypedDict):
+    """A request of the simple API."""
+
+    messages: Annotated[list[SimpleMessage], Meta(min_length=1)]
+    model: NotRequired[str | None]
+    temperature: NotRequired[float | None]
+
+
+class SimpleResponse(TypedDict):
+    """A whole response of the simple API."""
+
+    id: str
+    model: str
+    created: int
+    message: SimpleMessage
+    done: Literal[True]
+
 
 # The members of a request, see `_ir.shape`. `model` may be left out: the server has a default then.
 REQUEST_SHAPE: dict[str, Shape] = {

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import anyio
+import msgspec
 
 from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stored_keys import KeyClash, StoredKeys, UnknownKey, all_keys
@@ -45,7 +46,9 @@ def read_used(settings: Settings, keys: list[ClientKey]) -> list[dict[str, Any]]
 
     async def read(store: AccountStore) -> list[dict[str, Any]]:
         async with usage.running():
-            return await keys_json(settings, keys, usage, ClientLimits(settings, store), time.time())
+            limits = ClientLimits(settings, store)
+            found = await keys_json(settings, keys, usage, limits, time.time())
+        return [msgspec.structs.asdict(key) for key in found]
 
     rows = _with_store(settings, read)
     if settings.server.account_store == "memory":  # of the gateway, which counts budgets there

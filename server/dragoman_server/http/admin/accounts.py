@@ -5,18 +5,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import anyio
+import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
-from dragoman.jsontext import JSONObject
 from dragoman_server.accounts.stores.base import AccountStoreError
 from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.replies import audit_request, respond, time_text
 from dragoman_server.http.auth import ADMIN_PATH
-from dragoman_server.policy.health import INITIAL_HEALTH, Health
+from dragoman_server.http.operations import ApiOperation, DescribedRoute
+from dragoman_server.policy.health import INITIAL_HEALTH, AccountState, Health
 from dragoman_server.settings import AccountSettings
 
 # The store has its own deadline. This one is for a store that does not meet it.
@@ -33,6 +34,27 @@ _CHANGES: dict[str, Callable[[Health], Health]] = {
 }
 
 
+class AccountReport(msgspec.Struct):
+    """The state of an account. Times are RFC 3339, in UTC."""
+
+    id: str
+    upstream: str
+    name: str
+    state: AccountState
+    cause: str | None
+    cools_until: str | None
+    strikes: int
+    troubles: int
+    remaining: float | None
+    last_used: str | None
+
+
+class AccountList(msgspec.Struct):
+    """All accounts of all upstreams."""
+
+    accounts: list[AccountReport]
+
+
 def account_routes(gateway: Gateway) -> Sequence[BaseRoute]:
     """Return the routes below /admin/accounts."""
     settings, store = gateway.settings, gateway.accounts
@@ -43,7 +65,7 @@ def account_routes(gateway: Gateway) -> Sequence[BaseRoute]:
             account_json(account, health.get(account.id, INITIAL_HEALTH), now)
             for account in settings.all_accounts()
         ]
-        return respond(gateway, request, {"accounts": found})
+        return respond(gateway, request, AccountList(found))
 
     async def change_account(request: Request, name: str, change: Callable[[Health], Health]) -> Response:
         id = request.path_params["id"]
@@ -63,26 +85,32 @@ def account_routes(gateway: Gateway) -> Sequence[BaseRoute]:
         health = store.health().get(account.id, INITIAL_HEALTH)
         return respond(gateway, request, account_json(account, health, time.time()))
 
-    routes: list[BaseRoute] = [Route(f"{ADMIN_PATH}/accounts", list_accounts, methods=["GET"])]
+    listing = ApiOperation(summary="List all accounts", answers={200: (AccountList,)})
+    routes: list[BaseRoute] = [DescribedRoute(f"{ADMIN_PATH}/accounts", list_accounts, GET=listing)]
     for name, change in _CHANGES.items():
-        # An account's name has a slash in it: upstream/account.
+        operation = ApiOperation(
+            summary=f"{name.capitalize()} an account",
+            answers={200: (AccountReport,)},
+            errors=(404, 503),
+            place="the id of an account: upstream/account",  # so it has a slash in it
+        )
         endpoint = partial(change_account, name=name, change=change)
-        routes.append(Route(f"{ADMIN_PATH}/accounts/{{id:path}}/{name}", endpoint, methods=["POST"]))
+        routes.append(DescribedRoute(f"{ADMIN_PATH}/accounts/{{id:path}}/{name}", endpoint, POST=operation))
     return routes
 
 
-def account_json(account: AccountSettings, health: Health, now: float) -> JSONObject:
-    """Return the state of an account. Times are RFC 3339, in UTC."""
+def account_json(account: AccountSettings, health: Health, now: float) -> AccountReport:
+    """Return the state of an account."""
     cooling = health.cooldown_until > now
-    return {
-        "id": account.id,
-        "upstream": account.upstream,
-        "name": account.name,
-        "state": health.state(now).value,
-        "cause": health.disabled or (health.cause if cooling else None) or None,
-        "cools_until": time_text(health.cooldown_until) if cooling else None,
-        "strikes": health.consecutive_cooldowns,
-        "troubles": len(health.failures),
-        "remaining": health.remaining,
-        "last_used": time_text(health.last_used) if health.last_used else None,
-    }
+    return AccountReport(
+        id=account.id,
+        upstream=account.upstream,
+        name=account.name,
+        state=health.state(now),
+        cause=health.disabled or (health.cause if cooling else None) or None,
+        cools_until=time_text(health.cooldown_until) if cooling else None,
+        strikes=health.consecutive_cooldowns,
+        troubles=len(health.failures),
+        remaining=health.remaining,
+        last_used=time_text(health.last_used) if health.last_used else None,
+    )

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from dragoman_server.config.reload import ReloadResult
@@ -25,8 +25,8 @@ from dragoman_server.http.admin.recordings import recording_routes
 from dragoman_server.http.admin.reload import reload_routes
 from dragoman_server.http.admin.usage import usage_routes
 from dragoman_server.http.auth import ADMIN_PATH, METRICS_PATH, UI_PATH, AdminKeyMiddleware, Refuse
-from dragoman_server.http.events import EVENTS_PATH, EventsEndpoint
-from dragoman_server.http.metrics import metrics_endpoint
+from dragoman_server.http.events import events_route
+from dragoman_server.http.metrics import metrics_route
 
 
 def is_admin_path(path: str) -> bool:
@@ -35,29 +35,32 @@ def is_admin_path(path: str) -> bool:
 
 
 def admin_app(
-    gateway: Gateway,
-    reload: Callable[[], Awaitable[ReloadResult | None]],
-    refuse: Refuse,
-    exception_handlers: Mapping[Any, Any],
+    gateway: Gateway, routes: list[BaseRoute], refuse: Refuse, exception_handlers: Mapping[Any, Any]
 ) -> ASGIApp:
-    """Return the application for /metrics, /ui and all paths below /admin. It checks the keys for them.
-
-    reload: loads the configuration again; None is returned if there is nothing to load it from.
-    """
-    routes = [
-        Route(METRICS_PATH, metrics_endpoint(gateway), methods=["GET"]),
-        *admin_routes(gateway, reload),
-        *page_routes(),
-        Route(EVENTS_PATH, EventsEndpoint(gateway, refuse), methods=["GET"]),
-    ]
+    """Return the application for these routes, see operator_routes(). It checks the keys for them."""
     app = Starlette(routes=routes, exception_handlers=exception_handlers)
     app.router.redirect_slashes = False  # a redirect would be built from the Host header
     settings = gateway.settings
     return AdminKeyMiddleware(app, settings.server, refuse, keyless=not settings.needs_keys)
 
 
+def operator_routes(
+    gateway: Gateway, reload: Callable[[], Awaitable[ReloadResult | None]], refuse: Refuse
+) -> list[BaseRoute]:
+    """Return the routes of /metrics and the page, and those below /admin.
+
+    reload: loads the configuration again; None is returned if there is nothing to load it from.
+    """
+    return [
+        metrics_route(gateway),
+        *admin_routes(gateway, reload),
+        *page_routes(),
+        events_route(gateway, refuse),
+    ]
+
+
 def admin_routes(gateway: Gateway, reload: Callable[[], Awaitable[ReloadResult | None]]) -> list[BaseRoute]:
-    """Return the routes below /admin."""
+    """Return the routes below /admin whose responses end by themselves. reload: see operator_routes()."""
     return [
         *account_routes(gateway),
         *key_routes(gateway),

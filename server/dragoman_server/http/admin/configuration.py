@@ -2,14 +2,30 @@
 
 from collections.abc import Sequence
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from dragoman_server.config.show import shown_settings
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.replies import respond
 from dragoman_server.http.auth import ADMIN_PATH
+from dragoman_server.http.operations import ApiOperation, DescribedRoute
+
+
+class SettingInForce(msgspec.Struct):
+    """A setting by its dotted key, with its value in TOML and where that came from. Secrets are masked."""
+
+    key: str
+    value: str
+    origin: str
+
+
+class Configuration(msgspec.Struct):
+    """Each setting that has a value."""
+
+    settings: list[SettingInForce]
 
 
 def configuration_routes(gateway: Gateway) -> Sequence[BaseRoute]:
@@ -17,9 +33,10 @@ def configuration_routes(gateway: Gateway) -> Sequence[BaseRoute]:
 
     async def show(request: Request) -> Response:
         settings = [
-            {"key": each.key, "value": each.value, "origin": str(each.origin)}
+            SettingInForce(each.key, each.value, str(each.origin))
             for each in shown_settings(gateway.settings)
         ]
-        return respond(gateway, request, {"settings": settings})
+        return respond(gateway, request, Configuration(settings))
 
-    return [Route(f"{ADMIN_PATH}/configuration", show, methods=["GET"])]
+    operation = ApiOperation(summary="Show the configuration in force", answers={200: (Configuration,)})
+    return [DescribedRoute(f"{ADMIN_PATH}/configuration", show, GET=operation)]

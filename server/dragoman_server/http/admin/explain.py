@@ -1,19 +1,30 @@
 """POST /admin/explain/..., with a client's path, headers and body: what the gateway would do with that request."""
 
 from collections.abc import Sequence
+from typing import Any
 
+import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
-from dragoman.jsontext import JSONObject
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.replies import respond
 from dragoman_server.http.auth import EXPLAIN_PATH
+from dragoman_server.http.operations import VENDORS_OBJECT, ApiOperation, DescribedRoute
 from dragoman_server.http.request import path_below_mount, read_body
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.proxying.explanation import NoEndpoint, as_builtins, explain
+
+
+class ExplainedPath(msgspec.Struct):
+    """What the gateway would send: the upstreams in the order in which they are tried, and what may differ."""
+
+    model: str
+    protocol: str
+    upstreams: list[dict[str, Any]]
+    notes: list[str]
 
 
 def explain_routes(gateway: Gateway) -> Sequence[BaseRoute]:
@@ -21,8 +32,8 @@ def explain_routes(gateway: Gateway) -> Sequence[BaseRoute]:
     settings = gateway.settings
     server = settings.server
 
-    def explanation(path: str, query: str, headers: dict[str, str], body: bytes) -> JSONObject:
-        return as_builtins(explain(settings, path, query, headers, body, gateway.protocols))
+    def explanation(path: str, query: str, headers: dict[str, str], body: bytes) -> ExplainedPath:
+        return ExplainedPath(**as_builtins(explain(settings, path, query, headers, body, gateway.protocols)))
 
     async def explain_request(request: Request) -> Response:
         headers = dict(request.headers)
@@ -35,4 +46,11 @@ def explain_routes(gateway: Gateway) -> Sequence[BaseRoute]:
             raise HTTPException(404, str(error)) from None
         return respond(gateway, request, found)
 
-    return [Route(f"{EXPLAIN_PATH}/{{path:path}}", explain_request, methods=["POST"])]
+    operation = ApiOperation(
+        summary="What the gateway would do with a request",
+        answers={200: (ExplainedPath,)},
+        errors=(404,),
+        body=VENDORS_OBJECT,
+        place="the path of the client's request, such as v1/messages",
+    )
+    return [DescribedRoute(f"{EXPLAIN_PATH}/{{path:path}}", explain_request, POST=operation)]

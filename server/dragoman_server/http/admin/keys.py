@@ -5,12 +5,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from dragoman import RemoteProtocolError, RequestRefused
 from dragoman.jsontext import JSONObject, decode
@@ -21,11 +23,13 @@ from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.replies import audit_request, respond, time_text
 from dragoman_server.http.admin.usage import UNREADABLE
 from dragoman_server.http.auth import ADMIN_PATH
+from dragoman_server.http.operations import ApiOperation, DescribedRoute
 from dragoman_server.http.request import read_body
-from dragoman_server.http.usage import UsageSource, key_use_json
+from dragoman_server.http.usage import UsageSource, key_total
 from dragoman_server.settings import ClientKey, LimitHolder, Settings
-from dragoman_server.settings.client_keys import public_table
-from dragoman_server.settings.values import InvalidValue
+from dragoman_server.settings.client_keys import NOT_CHOSEN, SETTINGS, WHEN, public_table
+from dragoman_server.settings.fields import SettingKind, SettingSpec
+from dragoman_server.settings.values import NAME, InvalidValue
 from dragoman_server.usage.stores.base import KeyUse, UsageStoreError
 
 # A key with some thousand names of models.
@@ -36,8 +40,7 @@ _NOT_STORED = (
     "keys are only changed in the file of the keys: to keep keys in the account store as well, set "
     "server.stored_keys = true, and account_store to sqlite or valkey"
 )
-# Of rotate.
-_ROTATION = ("overlap", "expires")
+_PLACE = "the name of a client key"
 
 # The plain key, if one was made, and the changed key, None if it is revoked.
 _Changed: TypeAlias = tuple[str | None, ClientKey | None]
@@ -48,9 +51,10 @@ async def _make(stored: StoredKeys, settings: Settings, name: str, body: JSONObj
 
 
 async def _rotate(stored: StoredKeys, settings: Settings, name: str, body: JSONObject) -> _Changed:
+    names = Rotation.__struct_fields__
     for member in body:
-        if member not in _ROTATION:
-            raise InvalidValue(f"is unknown; there are {', '.join(_ROTATION)}", member)
+        if member not in names:
+            raise InvalidValue(f"is unknown; there are {', '.join(names)}", member)
     overlap, expires = body.get("overlap", "24h"), body.get("expires")
     return await stored.rotate(name, settings, datetime.now(UTC), overlap=overlap, expires=expires)
 
@@ -68,13 +72,99 @@ async def _revoke(stored: StoredKeys, settings: Settings, name: str, body: JSONO
     return None, None
 
 
-# The requests that change keys: method, path, what was done, and what does it.
+class Limits(msgspec.Struct, kw_only=True):
+    """The limits of a key or group, and what is spent of the budget in this period."""
+
+    name: str
+    models: tuple[str, ...]
+    requests_per_minute: int | None
+    tokens_per_minute: int | None
+    budget: float | None
+    budget_period: str | None
+    budget_spent: float | None
+
+
+class KeyState(Limits, kw_only=True):
+    """The state of a client key, and what it has used. Times are RFC 3339, in UTC."""
+
+    group: str | None
+    state: str
+    expires: str | None
+    previous_expires: str | None
+    requests: int
+    tokens: int
+    cost_usd: float
+    last_used: str | None
+    source: Literal["file", "store"]
+
+
+class KeyList(msgspec.Struct):
+    """All client keys, and their groups."""
+
+    keys: list[KeyState]
+    groups: list[Limits]
+
+
+class ChangedKey(msgspec.Struct):
+    """A key that was made or changed, with its settings or, if the usage store responds, all members of KeyState."""
+
+    name: str
+    state: Literal["active", "disabled", "expired", "revoked"]
+    key: Annotated[str, Meta(description="the key itself; this is the only response with it")] | UnsetType = (
+        UNSET
+    )
+
+
+class Rotation(msgspec.Struct, forbid_unknown_fields=True):
+    """How a key is rotated."""
+
+    overlap: Annotated[str | Literal[0], Meta(description="how long the old key stays valid")] = "24h"
+    expires: Annotated[str | None, Meta(description=f"when the new key expires: never, or {WHEN}")] = None
+
+
+def _type_of(spec: SettingSpec) -> Any:
+    """Return the type of a setting in JSON."""
+    kinds: dict[SettingKind, Any] = {
+        SettingKind.NAME: Annotated[str, Meta(pattern=f"^{NAME.pattern}$")],
+        SettingKind.TIME: Annotated[str, Meta(examples=["90d"])],
+    }
+    one = Literal[spec.choices] if spec.choices else kinds.get(spec.kind, spec.type)
+    return Annotated[list[one] if spec.many else one, Meta(description=spec.help)]  # type: ignore[valid-type]
+
+
+NewKey = msgspec.defstruct(
+    "NewKey",
+    [
+        (spec.name, _type_of(spec)) if spec.required else (spec.name, _type_of(spec) | None, None)
+        for spec in SETTINGS.values()
+        if spec.name not in NOT_CHOSEN
+    ],
+    namespace={"__doc__": "The settings of a client key that is made."},
+    forbid_unknown_fields=True,
+)
+
+
+def _change(summary: str, status: int = 200, body: Any = None) -> ApiOperation:
+    return ApiOperation(
+        summary=summary,
+        answers={status: (ChangedKey,)},
+        errors=(404, 408, 409, 413, 503),
+        body=body,
+        requires_body=body is NewKey,
+        place=_PLACE,
+    )
+
+
+_LIST = ApiOperation(summary="List all client keys", answers={200: (KeyList,)}, errors=(503,))
+_SHOW = ApiOperation(summary="Show a client key", answers={200: (KeyState,)}, errors=(404, 503), place=_PLACE)
+
+# The requests that change keys: method, path, what was done, what does it, and what they do for the API description.
 _CHANGES = (
-    ("POST", "", "made", _make),
-    ("POST", "/{name}/rotate", "rotated", _rotate),
-    ("POST", "/{name}/disable", "disabled", _disable),
-    ("POST", "/{name}/enable", "enabled", _enable),
-    ("DELETE", "/{name}", "revoked", _revoke),
+    ("POST", "", "made", _make, _change("Make a client key", 201, NewKey)),
+    ("POST", "/{name}/rotate", "rotated", _rotate, _change("Make a new key in its place", body=Rotation)),
+    ("POST", "/{name}/disable", "disabled", _disable, _change("Refuse requests with a key")),
+    ("POST", "/{name}/enable", "enabled", _enable, _change("Accept requests with a key again")),
+    ("DELETE", "/{name}", "revoked", _revoke, _change("Revoke a key")),
 )
 _ChangeFunction: TypeAlias = Callable[[StoredKeys, Settings, str, JSONObject], Awaitable[_Changed]]
 
@@ -83,7 +173,7 @@ def key_routes(gateway: Gateway) -> Sequence[BaseRoute]:
     """Return the routes below /admin/keys."""
     settings, stored_keys = gateway.settings, gateway.stored_keys
 
-    async def states_of(keys: Sequence[ClientKey]) -> list[JSONObject]:
+    async def states_of(keys: Sequence[ClientKey]) -> list[KeyState]:
         try:
             return await keys_json(settings, keys, gateway.usage, gateway.limits, time.time())
         except UsageStoreError:
@@ -92,8 +182,8 @@ def key_routes(gateway: Gateway) -> Sequence[BaseRoute]:
     async def list_keys(request: Request) -> Response:
         keys = await states_of(all_keys(settings, stored_keys))
         spent = await gateway.limits.spent(settings.groups)
-        groups = [limits_json(group, each) for group, each in zip(settings.groups, spent, strict=True)]
-        return respond(gateway, request, {"keys": keys, "groups": groups})
+        groups = [Limits(**_limits(group, each)) for group, each in zip(settings.groups, spent, strict=True)]
+        return respond(gateway, request, KeyList(keys, groups))
 
     async def show_key(request: Request) -> Response:
         name = request.path_params["name"]
@@ -107,38 +197,48 @@ def key_routes(gateway: Gateway) -> Sequence[BaseRoute]:
             raise HTTPException(409, _NOT_STORED)
         body = await _read_object(request, settings.server.body_timeout_s)
         name = request.path_params.get("name", "")
-        try:
-            plain, key = await change(stored_keys, settings, name, body)
-        except InvalidValue as error:
-            place = "".join(f"/{each}"[:100] for each in error.at)
-            raise RequestRefused(f"{place[1:]} {error}", path=place, code="invalid_value") from None
-        except UnknownKey as error:
-            raise HTTPException(404, str(error)) from None
-        except KeyClash as error:
-            raise HTTPException(409, str(error)) from None
-        except AccountStoreError as error:
-            message = f"the account store does not respond; the change may not have been made: {error}"
-            raise HTTPException(503, message) from None
+        plain, key = await _changed(change, stored_keys, settings, name, body)
         table = {} if key is None else public_table(key)
         name = table.pop("name", name)
         await audit_request(gateway, request, f"key {done}", name, **table)
-        state = {"name": name, "state": "revoked"}
+        state: JSONObject = {"name": name, "state": "revoked"}
         if key is not None:
             # The change is made: its response does not depend on what is known about the use of the key.
             state = {**table, "name": name, "state": key.state(time.time())}
             with suppress(HTTPException):
-                [state] = await states_of([key])
+                [known] = await states_of([key])
+                state = msgspec.structs.asdict(known)
         shown = {} if plain is None else {"key": plain}  # the only time that it is
         return respond(gateway, request, {**shown, **state}, 201 if done == "made" else 200)
 
     return [
-        Route(_KEYS_PATH, list_keys, methods=["GET"]),
-        Route(f"{_KEYS_PATH}/{{name}}", show_key, methods=["GET"]),
+        DescribedRoute(_KEYS_PATH, list_keys, GET=_LIST),
+        DescribedRoute(f"{_KEYS_PATH}/{{name}}", show_key, GET=_SHOW),
         *(
-            Route(_KEYS_PATH + path, partial(change_key, done=done, change=change), methods=[method])
-            for method, path, done, change in _CHANGES
+            DescribedRoute(
+                _KEYS_PATH + path, partial(change_key, done=done, change=change), **{method: operation}
+            )
+            for method, path, done, change, operation in _CHANGES
         ),
     ]
+
+
+async def _changed(
+    change: _ChangeFunction, stored: StoredKeys, settings: Settings, name: str, body: JSONObject
+) -> _Changed:
+    """Make a change. What is wrong with it is raised as the response to it."""
+    try:
+        return await change(stored, settings, name, body)
+    except InvalidValue as error:
+        place = "".join(f"/{each}"[:100] for each in error.at)
+        raise RequestRefused(f"{place[1:]} {error}", path=place, code="invalid_value") from None
+    except UnknownKey as error:
+        raise HTTPException(404, str(error)) from None
+    except KeyClash as error:
+        raise HTTPException(409, str(error)) from None
+    except AccountStoreError as error:
+        message = f"the account store does not respond; the change may not have been made: {error}"
+        raise HTTPException(503, message) from None
 
 
 async def _read_object(request: Request, silence_s: float) -> JSONObject:
@@ -157,36 +257,41 @@ async def _read_object(request: Request, silence_s: float) -> JSONObject:
 
 async def keys_json(
     settings: Settings, keys: Sequence[ClientKey], usage: UsageSource, limits: ClientLimits, now: float
-) -> list[JSONObject]:
+) -> list[KeyState]:
     """Return the state of client keys. Raises UsageStoreError."""
     uses = await usage.key_uses([key.name for key in keys])
     in_file = {key.name for key in settings.client_keys}
     spent = await limits.spent(keys)
     return [
-        {**key_json(key, use, each, now), "source": "file" if key.name in in_file else "store"}
+        _key_json(key, use, each, now, "file" if key.name in in_file else "store")
         for key, use, each in zip(keys, uses, spent, strict=True)
     ]
 
 
-def key_json(key: ClientKey, use: KeyUse, spent: float | None, now: float) -> JSONObject:
-    """Return the state of a client key, and what it has used. Times are RFC 3339, in UTC. spent: see limits_json()."""
-    ends = {"expires": key.expires, "previous_expires": key.previous_expires}
-    return {
-        "name": key.name,
-        "group": key.group,
-        "state": key.state(now),
-        **{name: None if end is None else time_text(end.timestamp()) for name, end in ends.items()},
-        **key_use_json(use),
-        "last_used": time_text(use.last_used) if use.last_used else None,
-        **limits_json(key, spent),
-    }
+def _key_json(
+    key: ClientKey, use: KeyUse, spent: float | None, now: float, source: Literal["file", "store"]
+) -> KeyState:
+    return KeyState(
+        **_limits(key, spent),
+        **msgspec.structs.asdict(key_total(use)),
+        group=key.group,
+        state=key.state(now),
+        expires=_end_text(key.expires),
+        previous_expires=_end_text(key.previous_expires),
+        last_used=time_text(use.last_used) if use.last_used else None,
+        source=source,
+    )
 
 
-def limits_json(holder: LimitHolder, spent: float | None) -> JSONObject:
-    """Return the limits of a key or group. spent: of its budget in this period, None if it has none or is unknown."""
+def _end_text(end: datetime | None) -> str | None:
+    return None if end is None else time_text(end.timestamp())
+
+
+def _limits(holder: LimitHolder, spent: float | None) -> dict[str, Any]:
+    """Return the fields of Limits. spent: of the budget in this period, None if there is none or it is unknown."""
     return {
         "name": holder.name,
-        "models": list(holder.models),
+        "models": holder.models,
         "requests_per_minute": holder.requests_per_minute,
         "tokens_per_minute": holder.tokens_per_minute,
         "budget": holder.budget,

@@ -10,23 +10,63 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
-from dragoman.jsontext import JSONObject
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.replies import respond
 from dragoman_server.http.auth import ADMIN_PATH
-from dragoman_server.http.request import Query
+from dragoman_server.http.operations import ApiOperation, DescribedRoute
+from dragoman_server.http.request import Parameter, Query
 from dragoman_server.log import log_request
-from dragoman_server.recordings.document import RecordingError, load
-from dragoman_server.recordings.listing import find_recordings, recording_path
-from dragoman_server.recordings.replay import attempt_of, first_difference, replay
+from dragoman_server.recordings.document import Recording, RecordingError, load
+from dragoman_server.recordings.listing import RecordingSummary, find_recordings, recording_path
+from dragoman_server.recordings.replay import Difference, attempt_of, first_difference, replay
 from dragoman_server.wire.headers import OPERATOR_HEADERS
 
 _PATH = f"{ADMIN_PATH}/recordings"
+_PLACE = "the id of a recorded request"
 _DEFAULT_LIMIT, _MAX_LIMIT = 50, 200
 
+_LIMIT = Parameter("limit", f"how many recordings; {_DEFAULT_LIMIT} by default", (1, _MAX_LIMIT))
+_CURSOR = Parameter("cursor", "cursor of the list before")
+_MODEL = Parameter("model", "requests for this model, as the client named it")
+_TEXT = Parameter("q", "recordings with this text in them, in upper or lower case")
+
 _Result = TypeVar("_Result")
+
+
+class RecordingList(msgspec.Struct):
+    """Recordings, the newest first. cursor: where the next list begins, null at the end."""
+
+    recordings: list[RecordingSummary]
+    cursor: str | None
+
+
+class ReplayedRecording(msgspec.Struct, kw_only=True):
+    """What becomes of a recording now, and the first place where that differs from what was recorded."""
+
+    origin: str = msgspec.field(name="from")
+    upstream_protocol: str
+    complete: bool
+    error: str | None
+    difference: Difference | None
+
+
+_LIST = ApiOperation(
+    summary="List the recordings",
+    answers={200: (RecordingList,)},
+    errors=(404, 503),
+    parameters=(_CURSOR, _MODEL, _TEXT, _LIMIT),
+)
+_SHOW = ApiOperation(
+    summary="Return a recording", answers={200: (Recording,)}, errors=(404, 503), place=_PLACE
+)
+_REPLAY = ApiOperation(
+    summary="Translate a recording again",
+    answers={200: (ReplayedRecording,)},
+    errors=(404, 422, 503),
+    place=_PLACE,
+)
 
 
 def recording_routes(gateway: Gateway) -> Sequence[BaseRoute]:
@@ -48,13 +88,12 @@ def recording_routes(gateway: Gateway) -> Sequence[BaseRoute]:
 
     async def list_recordings(request: Request) -> Response:
         query = Query(request.url.query)
-        cursor, model, text = (query.get(name) for name in ("cursor", "model", "q"))
-        limit = query.integer("limit", 1, _MAX_LIMIT) or _DEFAULT_LIMIT
+        cursor, model, text = (query.get(each.name) for each in (_CURSOR, _MODEL, _TEXT))
+        limit = query.integer(_LIMIT) or _DEFAULT_LIMIT
         found = await in_thread(
             lambda path: find_recordings(path, cursor=cursor, limit=limit, model=model, text=text)
         )
-        rows = [msgspec.to_builtins(each) for each in found.recordings]
-        return respond(gateway, request, {"recordings": rows, "cursor": found.cursor})
+        return respond(gateway, request, RecordingList(*found))
 
     async def path_of(request: Request) -> Path:
         id = request.path_params["id"]
@@ -78,22 +117,22 @@ def recording_routes(gateway: Gateway) -> Sequence[BaseRoute]:
             raise HTTPException(422, f"it cannot be replayed: {error}") from None
 
     return [
-        Route(_PATH, list_recordings, methods=["GET"]),
-        Route(f"{_PATH}/{{id}}", send_recording, methods=["GET"]),
+        DescribedRoute(_PATH, list_recordings, GET=_LIST),
+        DescribedRoute(f"{_PATH}/{{id}}", send_recording, GET=_SHOW),
         # Nothing changes, and nothing is sent anywhere.
-        Route(f"{_PATH}/{{id}}/replay", replay_recording, methods=["GET"]),
+        DescribedRoute(f"{_PATH}/{{id}}/replay", replay_recording, GET=_REPLAY),
     ]
 
 
-def replayed_json(path: Path) -> JSONObject:
+def replayed_json(path: Path) -> ReplayedRecording:
     """Translate a recording again, and return where the result first differs. Raises RecordingError."""
     recording = load(path)
     attempt, now = attempt_of(recording), replay(recording)
     difference = first_difference(recording, now)
-    return {
-        "from": f"{attempt.upstream}/{attempt.model}",
-        "upstream_protocol": attempt.protocol,
-        "complete": recording.complete,
-        "error": now.error,
-        "difference": None if difference is None else msgspec.to_builtins(difference),
-    }
+    return ReplayedRecording(
+        origin=f"{attempt.upstream}/{attempt.model}",
+        upstream_protocol=attempt.protocol,
+        complete=recording.complete,
+        error=now.error,
+        difference=difference,
+    )

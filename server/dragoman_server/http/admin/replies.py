@@ -3,23 +3,23 @@
 from datetime import UTC, datetime
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from dragoman.jsontext import JSONObject
+from dragoman.jsontext import JSON, encode
 from dragoman_server.gateway import Gateway
 from dragoman_server.log import log_request
 from dragoman_server.telemetry.audit import audit_off_loop
-from dragoman_server.wire.headers import OPERATOR_HEADERS
+from dragoman_server.wire.headers import JSON_HEADERS, OPERATOR_HEADERS
 
 _LAST_TIME = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
 
-def respond(gateway: Gateway, request: Request, value: JSONObject, status: int = 200) -> Response:
+def respond(gateway: Gateway, request: Request, value: JSON, status: int = 200) -> Response:
     """Return a response with this value, and log it."""
     record = gateway.request_began(request.scope, "admin")
     record.status, record.outcome = status, "completed"
     log_request(record)
-    return JSONResponse(value, status, headers=dict(OPERATOR_HEADERS))
+    return Response(encode(value), status, headers=dict([*JSON_HEADERS, *OPERATOR_HEADERS]))
 
 
 async def audit_request(

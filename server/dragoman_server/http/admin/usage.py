@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from dragoman import RemoteProtocolError
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.replies import respond
 from dragoman_server.http.auth import ADMIN_PATH
-from dragoman_server.http.usage import usage_json, usage_query
+from dragoman_server.http.operations import ApiOperation, DescribedRoute
+from dragoman_server.http.usage import USAGE_PARAMETERS, UsageReport, usage_json, usage_query
 from dragoman_server.usage.stores.base import UsageStoreError
 
 UNREADABLE = "the usage store does not respond, or would have to return too much at once"
@@ -30,4 +31,10 @@ def usage_routes(gateway: Gateway) -> Sequence[BaseRoute]:
         except UsageStoreError:
             raise HTTPException(503, UNREADABLE) from None
 
-    return [Route(f"{ADMIN_PATH}/usage", read_usage, methods=["GET"])]
+    operation = ApiOperation(
+        summary="What was used, by all keys",
+        answers={200: (UsageReport,)},
+        errors=(503,),
+        parameters=USAGE_PARAMETERS,
+    )
+    return [DescribedRoute(f"{ADMIN_PATH}/usage", read_usage, GET=operation)]

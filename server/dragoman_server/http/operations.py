@@ -1,0 +1,84 @@
+"""What requests at a path do, said where its route is made: GET /openapi.json shows it, and schemathesis tests it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import msgspec
+from starlette.routing import Route
+
+from dragoman.codec import ProtocolSpec
+from dragoman_server.http.request import Parameter
+
+
+class MediaType(NamedTuple):
+    """A body that no type describes, such as a stream: one of JSON is not always one JSON text."""
+
+    name: str
+
+
+# An object whose members a vendor documents: see ApiOperation.protocol.
+VENDORS_OBJECT = dict[str, Any]
+
+# Clients get the status that an upstream gave.
+UPSTREAM_ERRORS = ("4XX", "5XX")
+
+
+class ErrorDetail(msgspec.Struct):
+    """What all protocols say about an error. Each has more members, such as a type or a status."""
+
+    message: str
+
+
+class ErrorBody(msgspec.Struct):
+    """An error, in the form of the protocol that the path belongs to."""
+
+    error: ErrorDetail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiOperation:
+    """What requests with one method do.
+
+    Attributes:
+        summary: In a few words.
+        answers: The bodies by status, each the type of a JSON value, or something else; without any, there is none.
+        errors: The statuses of the errors that not every path has.
+        body: The type of the request's body, None if nothing reads one.
+        requires_body: A request without a body is an error.
+        parameters: Those of the query.
+        place: What the name in braces in the path stands for.
+        protocol: Its vendor documents the bodies.
+        error_types: The forms of an error.
+    """
+
+    summary: str
+    answers: Mapping[int, Sequence[Any]]
+    errors: Sequence[int | str] = ()
+    body: Any = None
+    requires_body: bool = True
+    parameters: Sequence[Parameter] = ()
+    place: str = ""
+    protocol: ProtocolSpec | None = None
+    error_types: Sequence[Any] = (ErrorBody,)
+
+    def or_else(self, other: "ApiOperation") -> "ApiOperation":
+        """Return what requests do that do the one or the other. other: has no parameters; see Endpoint.query."""
+        answers = {status: _unique(self.answers[status], other.answers[status]) for status in self.answers}
+        return replace(
+            self,
+            answers=answers,
+            error_types=_unique(self.error_types, other.error_types),
+        )
+
+
+def _unique(these: Sequence[Any], those: Sequence[Any]) -> list[Any]:
+    return [*these, *(each for each in those if each not in these)]
+
+
+class DescribedRoute(Route):
+    """A path with what requests do there, by their method. The endpoint is as Starlette's Route has it."""
+
+    def __init__(self, path: str, endpoint: Any, **operations: ApiOperation) -> None:
+        super().__init__(path, endpoint, methods=list(operations))
+        self.operations = operations
