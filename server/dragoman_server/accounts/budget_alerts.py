@@ -16,6 +16,7 @@ import msgspec
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Counter, in_order
 from dragoman_server.accounts.stores.operations import Add
 from dragoman_server.hosts import UpstreamCall
+from dragoman_server.platform.clock import utc_text
 from dragoman_server.settings import LimitHolder
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.background import BackgroundTaskGroup
@@ -88,7 +89,8 @@ class BudgetAlerts(BackgroundTaskGroup):
                 before = [await self._store.apply(Add([(mark, expires)], 1.0, now, 0.0)) for mark in marks]
         except (AccountStoreError, TimeoutError) as error:
             self._done.pop(use.holder.label, None)  # the next request tries again
-            LOG.warning("an alert for the budget of the %s is not sent: %s", use.holder.label, error)
+            reason = str(error) or "no response in time"
+            LOG.warning("an alert for the budget of the %s is not sent: %s", use.holder.label, reason)
             return
         if in_order(before[-1]):
             return
@@ -156,4 +158,4 @@ def _message(use: BudgetUse, threshold: int, now: float) -> dict[str, object]:
 
 
 def _time(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return utc_text(datetime.fromtimestamp(seconds, UTC))

@@ -39,6 +39,7 @@ from dragoman_server.accounts.stores.operations import Add, Spend
 from dragoman_server.accounts.stores.tables import LEASE_S
 from dragoman_server.accounts.usage import cost
 from dragoman_server.models.routes import NO_LISTED_MODELS, ListedModels, UnknownModel, resolve_chain
+from dragoman_server.platform.clock import utc_text
 from dragoman_server.settings import ClientKey, Group, LimitHolder, Price, Settings
 from dragoman_server.wire.headers import HeaderList, limit_headers
 
@@ -212,7 +213,7 @@ class ClientLimits:
             before = await self._run(Add(counters, dollars, now, limit))
         if before is not None and in_order(before) > limit:
             _, ends = _counter(holder, now)
-            again = "" if ends is None else f"; it starts again at {ends:%Y-%m-%dT%H:%M:%SZ}"
+            again = "" if ends is None else f"; it starts again at {utc_text(ends)}"
             period = {"total": "in all"}.get(holder.budget_period, f"a {holder.budget_period}")
             # 402, or what the client's protocol has for it.
             raise ClientRefused(

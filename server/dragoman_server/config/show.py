@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NamedTuple
 
 from dragoman_server.config.toml_lines import KeyPath
+from dragoman_server.platform.clock import utc_text
 from dragoman_server.settings import ARRAYS, Settings, settings_of
 from dragoman_server.settings.capabilities import CapabilitySettings
 from dragoman_server.settings.problems import ValueOrigin, dotted, quote_value
@@ -58,5 +59,5 @@ def toml_text(value: object) -> str:
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, datetime):
-        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return utc_text(value)
     return quote_value(value)

@@ -20,6 +20,7 @@ from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.accounts.stored_keys import StoredKeys
 from dragoman_server.http.browsers import refuse_form_content_type, refuse_other_origins
 from dragoman_server.http.request import Query, path_below_mount
+from dragoman_server.platform.clock import utc_text
 from dragoman_server.proxying.client_request import SCOPE_KEY
 from dragoman_server.settings import ClientKey, Group, ServerSettings
 from dragoman_server.settings.client_keys import hash_client_key
@@ -126,7 +127,7 @@ class _KnownKey:
             if self.problem is not None:
                 raise _unauthorized(f"{self.problem}: have the group configured, or another key made")
             return
-        at = f"{self.ends:%Y-%m-%dT%H:%M:%SZ}"
+        at = utc_text(self.ends)
         if self.is_previous:
             raise _unauthorized(
                 f"this key of {name} ended at {at}: send the newer one that has taken its place"

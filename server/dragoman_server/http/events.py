@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 from contextlib import suppress
-from urllib.parse import parse_qsl
 
 import anyio
 from starlette.routing import BaseRoute
@@ -18,7 +17,7 @@ from dragoman_server.feed.reader import FeedReader, UnknownEventId, parse_event_
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.auth import ADMIN_PATH, Refuse
 from dragoman_server.http.operations import ApiOperation, DescribedRoute, MediaType
-from dragoman_server.http.request import MAX_PARAMETERS, Parameter, invalid_parameter
+from dragoman_server.http.request import Parameter, Query, invalid_parameter
 from dragoman_server.log import log_request, shorten
 from dragoman_server.settings import SIMULATOR
 from dragoman_server.wire.headers import BROWSER_HEADERS, STREAM_HEADERS, encode_headers
@@ -87,11 +86,7 @@ def parse_filter(query: str, gateway: Gateway) -> EventFilter:
 
     Raises RemoteProtocolError.
     """
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_PARAMETERS)
-    except ValueError:
-        text = f"the query has more than {MAX_PARAMETERS} parameters"
-        raise RemoteProtocolError(text, code="invalid_value") from None
+    parameters = Query(query, keeps_empty=True)
     settings = gateway.settings
     fields = {parameter.name: name for name, parameter in _PARAMETERS.items()}
     known: dict[str, Collection[str]] = {
@@ -100,7 +95,7 @@ def parse_filter(query: str, gateway: Gateway) -> EventFilter:
         "upstream": [*(upstream.name for upstream in settings.upstreams), SIMULATOR],
     }
     values: dict[str, set[str]] = {}
-    for parameter, value in pairs:
+    for parameter in parameters.names():
         if parameter not in fields:
             names = ", ".join(fields)
             raise RemoteProtocolError(
@@ -108,14 +103,15 @@ def parse_filter(query: str, gateway: Gateway) -> EventFilter:
                 path=f"/{parameter[:100]}",
                 code="invalid_value",
             )
-        if parameter in known and value not in known[parameter]:
-            expected = (
-                f"one of {', '.join(known[parameter])}" if known[parameter] else "left out: there is none"
-            )
-            raise invalid_parameter(parameter, f"{expected}, and {value[:100]!a} is not")
-        if not value:
-            raise invalid_parameter(parameter, "a name or an id")
-        values.setdefault(fields[parameter], set()).add(shorten(value))
+        for value in parameters.all(parameter):
+            if parameter in known and value not in known[parameter]:
+                expected = (
+                    f"one of {', '.join(known[parameter])}" if known[parameter] else "left out: there is none"
+                )
+                raise invalid_parameter(parameter, f"{expected}, and {value[:100]!a} is not")
+            if not value:
+                raise invalid_parameter(parameter, "a name or an id")
+            values.setdefault(fields[parameter], set()).add(shorten(value))
     return EventFilter(**{name: frozenset(wanted) for name, wanted in values.items()})
 
 

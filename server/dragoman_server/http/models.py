@@ -21,6 +21,7 @@ from dragoman_server.http.endpoint import BaseEndpoint
 from dragoman_server.http.operations import ApiOperation, DescribedRoute
 from dragoman_server.http.request import Parameter, Query, invalid_parameter
 from dragoman_server.models.catalog import MODEL_BYTES, CatalogEntry
+from dragoman_server.platform.clock import utc_text
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.settings.client_keys import may_use
 from dragoman_server.wire.replies import MODELS_PATH, protocol_of_client
@@ -279,7 +280,7 @@ def lifecycle_of(entry: CatalogEntry) -> str:
 
 
 def _rfc3339(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return utc_text(datetime.fromtimestamp(seconds, UTC))
 
 
 class _Form(NamedTuple):

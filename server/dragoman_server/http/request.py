@@ -143,11 +143,13 @@ class Query:
     """The parameters of a query. Unknown names are not errors, and where a value is repeated the last one counts.
 
     Its methods raise RemoteProtocolError for a wrong value, and return None for a parameter that is missing.
+
+    keeps_empty: one without a value is there, with an empty one.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, keeps_empty: bool = False) -> None:
         try:
-            self._values = parse_qs(text, max_num_fields=MAX_PARAMETERS)
+            self._values = parse_qs(text, keeps_empty, max_num_fields=MAX_PARAMETERS)
         except ValueError:
             message = f"the query has more than {MAX_PARAMETERS} parameters"
             raise RemoteProtocolError(message, code="invalid_value") from None

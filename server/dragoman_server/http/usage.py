@@ -15,6 +15,7 @@ from dragoman_server.gateway import Gateway
 from dragoman_server.http.endpoint import BaseEndpoint
 from dragoman_server.http.operations import ApiOperation, DescribedRoute
 from dragoman_server.http.request import Parameter, Query, invalid_parameter
+from dragoman_server.platform.clock import utc_text
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.settings import LimitHolder
 from dragoman_server.usage.stores.base import (
@@ -213,7 +214,7 @@ def _labels(by: Sequence[str], values: Sequence[str | int]) -> dict[str, Any]:
 
 
 def _time_text(hour: int) -> str:
-    return f"{datetime(1970, 1, 1, tzinfo=UTC) + timedelta(hours=hour):%Y-%m-%dT%H:%M:%SZ}"
+    return utc_text(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(hours=hour))
 
 
 def usage_routes(gateway: Gateway) -> list[BaseRoute]:
@@ -261,7 +262,7 @@ class OwnUsageEndpoint(BaseEndpoint):
                 **own,
                 **periods,
                 key=key.name,
-                expires=None if key.expires is None else f"{key.expires:%Y-%m-%dT%H:%M:%SZ}",
+                expires=None if key.expires is None else utc_text(key.expires),
                 group=GroupLimits(name=key.holders[1].name, **of_group[0]) if of_group else None,
                 total=key_total(all_of_it),
             )
@@ -277,7 +278,7 @@ def _limits(holder: LimitHolder, spent: float | None, ends: datetime | None) -> 
             period=holder.budget_period,
             spent=None if spent is None else round(spent, 6),
             left=None if spent is None else max(0.0, round(holder.budget - spent, 6)),
-            starts_again=None if ends is None else f"{ends:%Y-%m-%dT%H:%M:%SZ}",
+            starts_again=None if ends is None else utc_text(ends),
         )
     return {
         "models": holder.models or None,

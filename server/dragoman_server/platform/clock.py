@@ -1,7 +1,11 @@
-"""The clock of the running event loop, for what reads it at each event or several times for a request."""
+"""The clock of the running event loop, for what reads it at each event or several times for a request.
+
+And the form of times in texts.
+"""
 
 import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import anyio
 
@@ -13,3 +17,8 @@ def event_loop_clock() -> Callable[[], float]:
     import trio  # not at the top, because asyncio does not need it
 
     return trio.current_time
+
+
+def utc_text(when: datetime) -> str:
+    """Return a time to the second in RFC 3339, in UTC."""
+    return f"{when.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -356,9 +356,8 @@ class Planner:
                 context_window=capabilities.context_window or listed.context,
             )
         left_out = self.refused_members.get(settings.name, model, self.now)
-        capabilities = msgspec.structs.replace(
-            capabilities, **{name: False for name in left_out if name in upstream.refusals}
-        )
+        if lacking := [name for name in left_out if name in upstream.refusals]:
+            capabilities = msgspec.structs.replace(capabilities, **dict.fromkeys(lacking, False))
         translator = dragoman.RequestTranslator(
             client=self.client,
             upstream=upstream,

@@ -133,13 +133,24 @@ def encode(recording: Recording) -> bytes:
 
 def load(path: Path) -> Recording:
     """Read a file. Raises RecordingError."""
+    return parse(path, read(path))
+
+
+def read(path: Path) -> bytes:
+    """Return the bytes of a file. Raises RecordingError."""
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_FILE_BYTES + 1)
-        if len(data) > _MAX_FILE_BYTES:
-            raise RecordingError(f"{path}: more than {_MAX_FILE_BYTES} bytes")
-        return msgspec.convert(json.loads(data), Recording)
     except OSError as error:
         raise RecordingError(f"{path}: {error.strerror}") from None
+    if len(data) > _MAX_FILE_BYTES:
+        raise RecordingError(f"{path}: more than {_MAX_FILE_BYTES} bytes")
+    return data
+
+
+def parse(path: Path, data: bytes) -> Recording:
+    """Return the recording in the bytes of a file. Raises RecordingError."""
+    try:
+        return msgspec.convert(json.loads(data), Recording)
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
         raise RecordingError(f"{path}: not a recording: {error}") from None

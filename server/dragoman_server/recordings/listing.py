@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dragoman_server.recordings.document import Recording, RecordingError, load
+from dragoman_server.recordings.document import Recording, RecordingError, parse, read
 
 # Bytes of files that one search reads; a recording has 16 MiB at most, and the first one is always read.
 MAX_READ_BYTES = 32 * 1024 * 1024
@@ -65,14 +65,13 @@ def find_recordings(
         path = folder / name
         try:
             size += path.stat().st_size
-            if needle is not None and needle not in path.read_bytes().lower():
-                recording = None
-            else:
-                recording = load(path)
+            data = read(path)
+            if needle is None or needle in data.lower():
+                recording = parse(path, data)
+                if model in (None, recording.model):
+                    found.append(_summary(recording, len(data)))
         except (OSError, RecordingError):
-            recording = None  # it may have been removed meanwhile, because it is too old
-        if recording is not None and model in (None, recording.model):
-            found.append(_summary(path, recording))
+            pass  # it may have been removed meanwhile, because it is too old
         if len(found) == limit or size >= MAX_READ_BYTES:
             return Found(found, None if name == names[-1] else name)
     return Found(found, None)
@@ -99,12 +98,12 @@ def _names(folder: Path) -> list[str]:
         return []  # the first recording makes the folder
 
 
-def _summary(path: Path, recording: Recording) -> RecordingSummary:
+def _summary(recording: Recording, size: int) -> RecordingSummary:
     response = recording.response
     return RecordingSummary(
         id=recording.id,
         time=recording.time,
-        size=path.stat().st_size,
+        size=size,
         protocol=recording.request.protocol,
         path=recording.request.path,
         model=recording.model,

@@ -13,6 +13,7 @@ from functools import lru_cache
 from dragoman import UPSTREAMS, Ledger
 from dragoman.codec import ProtocolSpec, RateLimitHeaders, UpstreamSpec
 from dragoman_server import __version__
+from dragoman_server.platform.clock import utc_text
 from dragoman_server.settings import UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.upstreams import AUTO_VERSION, VERSION_HEADER
@@ -165,7 +166,7 @@ def _duration(now: float, until: float) -> str:
 
 def _moment(now: float, until: float) -> str:
     """Format the time at which a limit is replenished as Anthropic does, by RFC 3339."""
-    return f"{datetime.fromtimestamp(math.ceil(until), UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return utc_text(datetime.fromtimestamp(math.ceil(until), UTC))
 
 
 # By RateLimitHeaders.reset.

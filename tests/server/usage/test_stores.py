@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 from valkey_server import ValkeyServer, valkey_server
 from virtual_time import REAL_BACKENDS
@@ -169,6 +170,28 @@ async def test_an_answer_has_a_largest_number_of_groups(
     else:
         with pytest.raises(UsageStoreError, match="more than 3 groups"):
             await store.read(query)
+
+
+async def test_others_run_while_many_rows_in_memory_are_added_up() -> None:
+    store = MemoryUsageStore()
+    rows = {UsageLabels(NOW, "k", "u", "u/a", f"m{number}"): counts() for number in range(5000)}
+    await store.add(UsageBatch("many", rows, {}, 0))
+    turns = 0
+
+    async def run() -> None:
+        nonlocal turns
+        while True:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        await anyio.lowlevel.checkpoint()
+        turns = 0
+        groups = await store.read(UsageQuery(0, NOW + 1, ("model",)))
+        tasks.cancel_scope.cancel()
+    assert len(groups) == 5000
+    assert turns > 10
 
 
 async def test_a_server_counts_a_batch_once_and_bounds_an_hour(

@@ -22,6 +22,9 @@ FIRST_BYTE_BOUNDS = BUCKETS
 # account for each has this many after five months in which every key uses every model every hour.
 MAX_ROWS = 1_000_000
 
+# What a row counts for off_loop(): to add it up takes as long as to read so many bytes of a request.
+ROW_BYTES = 64
+
 # Rows of an answer that a store makes in memory, some 500 bytes each.
 MAX_GROUPS = 100_000
 
@@ -64,6 +67,12 @@ class UsageCounts(msgspec.Struct):
         for name in SUMS:
             setattr(self, name, getattr(self, name) + getattr(more, name))
         self.first_byte = [sum(pair) for pair in zip(self.first_byte, more.first_byte, strict=True)]
+
+    def plus(self, more: "UsageCounts") -> "UsageCounts":
+        """Return the sums, and leave both as they are."""
+        both = UsageCounts.of(self.values())
+        both.add(more)
+        return both
 
     def values(self) -> list[float]:
         """Return all numbers, in the order of COLUMNS."""
@@ -176,6 +185,11 @@ class Grouping:
                         )
                     self._found[group] = UsageCounts()
                 self._found[group].add(counts)
+
+    @property
+    def size(self) -> int:
+        """The number of groups so far."""
+        return len(self._found)
 
     def result(self) -> list[UsageGroup]:
         """Return the newest and most used groups."""

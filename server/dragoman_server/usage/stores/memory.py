@@ -4,7 +4,9 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.usage.stores.base import (
+    ROW_BYTES,
     Grouping,
     KeyUse,
     UsageBatch,
@@ -34,7 +36,8 @@ class MemoryUsageStore:
     async def add(self, batch: UsageBatch) -> None:
         rows = self._rows
         for labels, counts in batch.rows.items():
-            rows.setdefault(labels, UsageCounts()).add(counts)
+            known = rows.get(labels)
+            rows[labels] = counts if known is None else known.plus(counts)  # a thread may read the known ones
         if batch.oldest > self._oldest:  # once an hour
             self._oldest = batch.oldest
             for labels in [each for each in rows if each.hour < batch.oldest]:
@@ -45,9 +48,14 @@ class MemoryUsageStore:
             self._keys[key] = self._keys.get(key, KeyUse()).plus(use)
 
     async def read(self, query: UsageQuery) -> list[UsageGroup]:
-        grouping = Grouping(query)
-        grouping.add(self._rows.items())
-        return grouping.result()
+        rows = list(self._rows.items())
+
+        def grouped() -> list[UsageGroup]:
+            grouping = Grouping(query)
+            grouping.add(rows)
+            return grouping.result()
+
+        return await off_loop(len(rows) * ROW_BYTES, grouped)
 
     async def key_uses(self, keys: Sequence[str]) -> list[KeyUse]:
         return [self._keys.get(key, KeyUse()) for key in keys]

@@ -12,9 +12,11 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from dragoman_server.accounts.stores.valkey_connection import ValkeyConnection
+from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.usage.stores.base import (
     COLUMNS,
     HOUR_S,
+    ROW_BYTES,
     Grouping,
     KeyUse,
     UsageBatch,
@@ -28,6 +30,9 @@ from dragoman_server.usage.stores.base import (
 # The number is the version of the data: what another version wrote is not read.
 _PREFIX = "dragoman:usage:1:"
 _HOURS = _PREFIX + "hours"
+
+# What a field counts for off_loop(), see ROW_BYTES.
+_FIELD_BYTES = 16
 
 # Fields of an hour, of which a row has about ten. What comes beyond that is not counted.
 _MAX_FIELDS = 200_000
@@ -110,8 +115,8 @@ class ValkeyUsageStore:
         hours = await self._connection.request(b"ZRANGEBYSCORE", _HOURS, query.since, f"({query.until}")
         for hour in map(int, hours):
             fields = await self._connection.request(b"HGETALL", _hour_key(hour))
-            grouping.add(_rows(hour, fields))
-        return grouping.result()
+            await off_loop(len(fields) * _FIELD_BYTES, grouping.add, _rows(hour, fields))
+        return await off_loop(grouping.size * ROW_BYTES, grouping.result)
 
     async def key_uses(self, keys: Sequence[str]) -> list[KeyUse]:
         found = [await self._connection.request(b"HMGET", _use_key(key), *_KEY_FIELDS) for key in keys]
