@@ -28,6 +28,8 @@ from dragoman.errors import mask_value
 from dragoman_server.settings.secret import Mask
 
 REQUESTS = logging.getLogger("dragoman.requests")
+# Outcomes of requests that count as errors.
+ERROR_OUTCOMES = ("failed", "refused")
 # How requests are routed, planned and sent, and their losses: see log_decision().
 DECISIONS = logging.getLogger("dragoman.decisions")
 

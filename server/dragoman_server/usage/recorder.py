@@ -10,10 +10,11 @@ import os
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import anyio
 
+from dragoman_server.log import ERROR_OUTCOMES, RequestRecord
 from dragoman_server.platform.changes import Changes, Lock
 from dragoman_server.telemetry.metrics import OTHER
 from dragoman_server.upstream.background import BackgroundTaskGroup
@@ -31,9 +32,6 @@ from dragoman_server.usage.stores.base import (
 )
 from dragoman_server.usage.stores.memory import MemoryUsageStore
 
-if TYPE_CHECKING:
-    from dragoman_server.log import RequestRecord
-
 _log = logging.getLogger("dragoman.usage")
 
 # Seconds between writes while requests come.
@@ -50,8 +48,6 @@ MAX_UNLISTED = 200
 _MAX_NAME_LENGTH = 200
 
 _T = TypeVar("_T")
-
-_FAILED = ("failed", "refused")
 
 
 class UsageRecorder(BackgroundTaskGroup):
@@ -77,7 +73,7 @@ class UsageRecorder(BackgroundTaskGroup):
         self._writing = Lock()
         self._failed = False
 
-    def count(self, record: "RequestRecord", now: float) -> None:
+    def count(self, record: RequestRecord, now: float) -> None:
         """Count a request that has ended. Its record is complete. now: seconds since the epoch."""
         hour, key = int(now) // HOUR_S, record.client_key or ""
         model = self._label(record.upstream, record.upstream_model)
@@ -90,7 +86,7 @@ class UsageRecorder(BackgroundTaskGroup):
             if len(self._counted) < MAX_WAITING:
                 self._counted[labels] = counts
         counts.requests += 1
-        if record.outcome in _FAILED:
+        if record.outcome in ERROR_OUTCOMES:
             counts.errors += 1
         counts.input_tokens += record.input_tokens or 0
         counts.output_tokens += record.output_tokens or 0
@@ -107,7 +103,7 @@ class UsageRecorder(BackgroundTaskGroup):
         self._last_used[key] = now
         self._changes.note()
 
-    def _accepted(self, record: "RequestRecord", hour: int) -> str:
+    def _accepted(self, record: RequestRecord, hour: int) -> str:
         """Return the name of a model that is not known, if the upstream has accepted it and there are not too many."""
         name = record.upstream_model or ""
         if record.status != 200 or len(name) > _MAX_NAME_LENGTH:

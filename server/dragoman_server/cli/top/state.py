@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from dragoman_server.log import ERROR_OUTCOMES
+
 # The oldest ended request goes first, and an open one only if all are open.
 MAX_REQUESTS = 1000
 
@@ -19,7 +21,6 @@ RATES_S = 300
 OPEN = "open"
 # The outcome of a request whose end was lost: the reader was slow or away, or the worker was killed.
 UNKNOWN = "unknown"
-_ERRORS = ("failed", "refused")
 
 # What is counted by second, and what is measured.
 COUNTS = ("requests", "errors", "tokens")
@@ -179,7 +180,7 @@ class TopState:
             case "request.ended":
                 failures = members.pop("failures", ())
                 attempts = attempts or dict(enumerate(failures[:MAX_ATTEMPTS], 1))
-                self._count(at, "errors", members["outcome"] in _ERRORS)
+                self._count(at, "errors", members["outcome"] in ERROR_OUTCOMES)
                 self._count(at, "tokens", members.get("input_tokens", 0) + members.get("output_tokens", 0))
         before = {name: value for name, value in known.members.items() if name != "outcome"}
         self._keep(msgspec.structs.replace(known, members={**before, **members}, attempts=attempts))
