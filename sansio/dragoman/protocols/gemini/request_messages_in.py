@@ -97,8 +97,7 @@ class ConversationReader(msgspec.Struct):
 
     signer: Signer
     repairs: list[Loss] = []
-    _turn: int = 0  # the number of the model's contents so far
-    _number: int = 0  # of the last call in its content
+    _has_calls: bool = False  # in the content that is being read
     _calls: _Calls = msgspec.field(default_factory=_Calls)
     _is_native: bool = True  # the message says what the content says
     _thoughts: list[Reasoning] = []  # without a signature, which a later part may carry
@@ -120,7 +119,6 @@ class ConversationReader(msgspec.Struct):
                 if role is not None and type(parts) is list and len(parts) == 1 and type(parts[0]) is dict:
                     text = parts[0].get("text")
                     if type(text) is str and len(parts[0]) == 1:
-                        self._turn += role == "assistant"
                         part = Text(text, None, None, first, native=parts[0])
                         out.append(Message(role, (part,), path, native=content))
                         continue
@@ -144,9 +142,7 @@ class ConversationReader(msgspec.Struct):
         listed = [parts] if type(parts) is dict else parts or []
         if type(listed) is not list:
             raise wrong_type(f"{path}/parts", "an array of parts", parts)
-        self._is_native, self._number = True, 0
-        if role == "assistant":
-            self._turn += 1
+        self._is_native, self._has_calls = True, False
         read: list[Part] = []
         texts: list[Part] = []
         for index, part in enumerate(listed):
@@ -235,19 +231,11 @@ class ConversationReader(msgspec.Struct):
         name = CHECKS.required(call, "name", at, STRING)
         arguments = CHECKS.optional(call, "args", at, OBJECT) or {}
         text = encode_text(arguments)
-        if self._number == 0:
-            self._calls = _Calls()
-        self._number += 1
-        call_id = CHECKS.optional(call, "id", at, STRING) or self._made_id(name, text)
+        if not self._has_calls:
+            self._calls, self._has_calls = _Calls(), True
+        call_id = CHECKS.optional(call, "id", at, STRING) or _made_id(path, name, text)
         self._calls.add(call_id, name)
         return ToolCall(call_id, name, text, path=path, native=part, shape=shape)
-
-    def _made_id(self, name: str, text: str) -> str:
-        """Return an id for a call without one: the same history gives the same ids in every request."""
-        import hashlib  # loads OpenSSL: slow to import, and newer clients send ids
-
-        value = encode([self._turn, self._number, name, text])
-        return f"call_{hashlib.sha256(value).hexdigest()[:_HASH]}"
 
     def _result(self, part: JSONObject, path: str) -> Part:
         result = CHECKS.required(part, "functionResponse", path, OBJECT)
@@ -337,6 +325,13 @@ def _add(parts: Sequence[Part], read: list[Part], texts: list[Part]) -> None:
             read += texts
             texts.clear()
         read.append(part)
+
+
+def _made_id(path: str, name: str, text: str) -> str:
+    """Return an id for a call without one: the same history gives the same ids in every request."""
+    import hashlib  # loads OpenSSL: slow to import, and newer clients send ids
+
+    return f"call_{hashlib.sha256(encode([path, name, text])).hexdigest()[:_HASH]}"
 
 
 def _shape(part: JSONObject, kind: str) -> Mapping[str, Shape] | None:

@@ -140,8 +140,7 @@ class ContentsWriter(msgspec.Struct):
         return bool(parts) and "functionResponse" in parts[-1]
 
     def _start(self, role: str) -> None:
-        if self._open or self._media:
-            self._close()
+        self._close()
         self._open = role
         self.contents.append({"role": role, "parts": self._signed.parts})
 

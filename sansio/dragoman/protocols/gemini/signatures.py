@@ -51,11 +51,8 @@ class SignedParts(msgspec.Struct):
     def finish(self) -> list[JSONObject]:
         """Return the parts, with those without text for what no text has come for, and begin another content."""
         parts, self.parts = self.parts, []
-        if self._texts:
-            parts += [{"text": "", SIGNATURE: signature} for signature in self._texts]
-            self._texts = []
-        if self._calls:
-            self._calls = []
+        parts += [{"text": "", SIGNATURE: signature} for signature in self._texts]
+        self._calls, self._texts = [], []
         return parts
 
 

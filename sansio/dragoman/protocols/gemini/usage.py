@@ -36,13 +36,11 @@ class UsageMetadataReader(msgspec.Struct):
 
     def read(self, value: JSONObject) -> Usage:
         """Add the counts of one object and return the counts so far."""
-        figures = self._figures
-        new = {name: count for name, count in value.items() if name not in figures or figures[name] != count}
-        if new:
+        if not value.items() <= self._figures.items():
             if not self.same_protocol:
-                note_unread(new, USAGE_SHAPE, "/usageMetadata", self.ledger)
-            figures.update(new)
-            self._usage = _read(figures, self.same_protocol)
+                note_unread(value, USAGE_SHAPE, "/usageMetadata", self.ledger)
+            self._figures.update(value)
+            self._usage = _read(self._figures, self.same_protocol)
         return self._usage
 
 
