@@ -43,8 +43,8 @@ class Endpoint(msgspec.Struct, frozen=True):
         streams: When the response is a stream: as the body's `stream` requests, or always, or never.
         framing: How a stream reaches clients. Its writer has server-sent events whatever this is.
         media_type: A stream's media type. Everything else is application/json.
-        query: The parameter with which its requests come, such as `alt=sse`; "" if none tells them from others. An
-            endpoint with one comes before that of the same path without.
+        query: The parameter with which its requests come, such as `alt=sse`; "" if none tells them from others.
+        query_optional: Requests without that parameter are the endpoint's as well.
         model_prefix: A regular expression of what clients may send before the name of the model in the path, and is no
             part of it, but for what its groups match. It takes linear time.
     """
@@ -55,11 +55,12 @@ class Endpoint(msgspec.Struct, frozen=True):
     framing: Framing = SSE
     media_type: str = "text/event-stream; charset=utf-8"
     query: str = ""
+    query_optional: bool = False
     model_prefix: str = ""
 
     def match(self, path: str, query: str = "") -> str | None:
         """Return the model that a path names, "" if it has no place for one, None if it is another endpoint's."""
-        if self.query and self.query not in query.split("&"):
+        if not self.accepts(query):
             return None
         before, place, after = self.path.partition(MODEL_IN_PATH)
         if not place:
@@ -72,6 +73,14 @@ class Endpoint(msgspec.Struct, frozen=True):
             return model
         rest = model[prefix.end() :]
         return "".join([*filter(None, prefix.groups()), rest]) if rest else None
+
+    def accepts(self, query: str) -> bool:
+        """True if a request with this query is the endpoint's."""
+        if not self.query:
+            return True
+        name = self.query.partition("=")[0]
+        given = [each for each in query.split("&") if each.partition("=")[0] == name]
+        return self.query in given or (self.query_optional and not given)
 
     def streams_if(self, requested: bool) -> bool:
         """True if the response is a stream. requested: the body requests one."""

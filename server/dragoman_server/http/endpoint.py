@@ -30,7 +30,7 @@ from dragoman_server.http.operations import (
     ErrorBody,
     MediaType,
 )
-from dragoman_server.http.request import Parameter, read_body
+from dragoman_server.http.request import Parameter, invalid_parameter, read_body
 from dragoman_server.models.routes import default_model
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.proxying.affinity import reasoning_key
@@ -309,6 +309,10 @@ class ProtocolEndpoint(BaseEndpoint):
         super().__init__(gateway, protocol, endpoint)
 
     async def serve(self, request: ClientRequest) -> None:
+        if not self.endpoint.accepts(request.query):
+            here = [each for each in self.protocol.endpoints if each.path == self.endpoint.path]
+            name = self.endpoint.query.partition("=")[0]
+            raise invalid_parameter(name, " or ".join(each.query.partition("=")[2] for each in here))
         # Without a name for the body, which would keep it until the response has ended.
         await self.carry_out(request, await self.plan(request, *await self.read(request)))
 

@@ -63,12 +63,16 @@ class ApiOperation:
     error_types: Sequence[Any] = (ErrorBody,)
 
     def or_else(self, other: "ApiOperation") -> "ApiOperation":
-        """Return what requests do that do the one or the other. other: has no parameters; see Endpoint.query."""
+        """Return what requests do that do the one or the other, by the value of a parameter; see Endpoint.query."""
         answers = {status: _unique(self.answers[status], other.answers[status]) for status in self.answers}
         return replace(
             self,
             answers=answers,
             error_types=_unique(self.error_types, other.error_types),
+            parameters=[
+                replace(mine, choices=mine.choices + theirs.choices)
+                for mine, theirs in zip(self.parameters, other.parameters, strict=True)
+            ],
         )
 
 

@@ -32,8 +32,7 @@ HEAD = RequestHead("alias", False, {})
 SIGNER = Signer(b"a secret")
 CALL = {"functionCall": {"id": "c1", "name": "f", "args": {"a": 1.50}}}
 DUMMY = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
-ARRAY = next(each for each in SPEC.endpoints if each.streams == "always" and not each.query)
-EVENTS = next(each for each in SPEC.endpoints if each.query)
+EVENTS, ARRAY = [each for each in SPEC.endpoints if each.streams == "always"][:2]
 
 
 # Signatures in bodies that are relayed.
@@ -140,11 +139,13 @@ def test_each_version_has_both_methods(version: str) -> None:
     assert [(each.path.partition(":")[2], each.query, each.streams) for each in own] == [
         ("generateContent", "", "never"),
         ("streamGenerateContent", "alt=sse", "always"),
-        ("streamGenerateContent", "", "always"),
+        ("streamGenerateContent", "alt=json", "always"),
     ]
     for prefix in ("", "models/", "publishers/google/models/"):
         path = f"/{version}/{prefix}local/kite:streamGenerateContent"
-        assert [each.match(path, "alt=sse") for each in own] == [None, "local/kite", "local/kite"]
+        for query, at in ("alt=sse", 1), ("key=alt&alt=json", 2), ("altitude=1", 2), ("alt=foo", 0):
+            found = [each.match(path, query) for each in own]
+            assert found == [None, *("local/kite" if at == n else None for n in (1, 2))]
 
 
 @pytest.mark.parametrize(

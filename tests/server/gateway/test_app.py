@@ -262,7 +262,7 @@ async def test_a_method_that_is_not_allowed() -> None:
         assert ("this gateway serves POST /v1" in client.error["message"]) is (method == "POST"), path
 
 
-@pytest.mark.parametrize(("query", "begins"), [("", b'[{"error"'), ("?alt=sse", b'{"error"')])
+@pytest.mark.parametrize(("query", "begins"), [("", b"[{"), ("?alt=json", b"[{"), ("?alt=sse", b'{"error"')])
 async def test_an_error_is_in_the_array_that_a_stream_would_have_been(query: str, begins: bytes) -> None:
     for body, status in ({}, 400), ({"contents": [{"parts": [{"text": "Hi"}]}]}, 503):
         app, _ = app_of(b"{}", status=503)
@@ -270,6 +270,14 @@ async def test_an_error_is_in_the_array_that_a_stream_would_have_been(query: str
         assert client.status == status, client.body
         assert client.body.startswith(begins)
         assert int(client.headers["content-length"]) == len(client.body)
+
+
+@pytest.mark.parametrize("query", ["alt=foo", "alt=", "key=alt=sse&alt=media"])
+async def test_a_form_of_the_stream_that_does_not_exist_is_refused(query: str) -> None:
+    app, _ = app_of(b"{}")
+    client = await call(app, f"/v1/models/up/m:streamGenerateContent?{query}", {"contents": []})
+    check_refusal(GEMINI, client, 400)
+    assert client.error["message"] == "alt must be sse or json"
 
 
 # Bugs of our own.

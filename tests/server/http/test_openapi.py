@@ -92,6 +92,7 @@ async def test_vendors_bodies_are_links_and_ours_are_types() -> None:
     stream = paths["/v1beta/{model}:streamGenerateContent"]["post"]
     assert stream["responses"]["200"]["content"].keys() == {"application/json", "text/event-stream"}
     assert [each["name"] for each in stream["parameters"]] == ["model", "alt"]
+    assert stream["parameters"][1]["schema"]["enum"] == ["sse", "json"]
     error = {"$ref": "#/components/schemas/ErrorBody"}
     forms = stream["responses"]["4XX"]["content"]["application/json"]["schema"]
     assert forms == {"anyOf": [error, {"type": "array", "items": error}]}

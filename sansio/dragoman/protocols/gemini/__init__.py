@@ -51,6 +51,10 @@ SPEC = UpstreamSpec(
                 "always",
                 JSON_ARRAY,
                 "application/json",
+                # "Supported values are json (default), media, proto, sse" (docs.cloud.google.com/apis/docs/
+                # system-parameters, read 2026-11-29).
+                query="alt=json",
+                query_optional=True,
                 model_prefix=MODEL_PREFIX,
             ),
         )
