@@ -7,6 +7,7 @@ server's bytes before anything reads them, and `reframe` makes a client's bytes 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -120,6 +121,49 @@ class _LineWriter:
         return b""
 
 
+_MARK = re.compile(rb'\\[\s\S]|["\[\]{}]')
+
+
+class _ArrayReader:
+    """The elements of one JSON array, which are objects or arrays. See FrameReader."""
+
+    __slots__ = ("_data", "_depth", "_in_string", "_read", "_start")
+
+    def __init__(self) -> None:
+        self._data = bytearray()  # from the element on that is not complete
+        self._read = self._start = self._depth = 0
+        self._in_string = False
+
+    @property
+    def held_bytes(self) -> int:
+        return len(self._data)
+
+    def receive_data(self, data: bytes) -> list[Frame]:
+        frames = []
+        self._data += data
+        for mark in _MARK.finditer(self._data, self._read):
+            self._read = mark.end()
+            if mark[0] == b'"':
+                self._in_string = not self._in_string
+            elif self._in_string:
+                continue
+            elif mark[0] in b"[{":
+                self._depth += 1
+                if self._depth == 2:
+                    self._start = mark.start()
+            elif mark[0] in b"]}":
+                self._depth -= 1
+                if self._depth == 1:
+                    frames.append(Frame(b"", bytes(self._data[self._start : self._read])))
+        # What is at the end belongs to what follows: a backslash, and the beginning of an element.
+        self._read = max(self._read, len(self._data) - self._data.endswith(b"\\"))
+        done = self._start if self._depth > 1 else self._read
+        del self._data[:done]
+        self._read -= done
+        self._start = 0
+        return frames
+
+
 class _ArrayWriter:
     """The elements of one JSON array: the data of each frame, without its event's name. See FrameWriter."""
 
@@ -138,4 +182,4 @@ class _ArrayWriter:
 
 SSE = Framing("text/event-stream")
 NDJSON = Framing("application/x-ndjson", writer=_LineWriter)
-JSON_ARRAY = Framing("application/json", writer=_ArrayWriter)
+JSON_ARRAY = Framing("application/json", _ArrayReader, _ArrayWriter)

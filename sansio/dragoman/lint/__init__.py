@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from dragoman._wire.json import JSONObject
 from dragoman.lint import chat, gemini, messages, responses
-from dragoman.lint.framing import read_frames
+from dragoman.lint.framing import in_array, read_frames
 from dragoman.lint.report import MAX_FINDINGS, LintFinding, Report, byte_offset
 from dragoman.lint.rules import RULES, Rule, RuleSeverity
 
@@ -48,7 +48,7 @@ PROTOCOLS = tuple(_WHOLE)
 def check_stream(
     protocol: str, stream: bytes, *, usage_requested: bool | None = None, call_forced: bool = False
 ) -> Report:
-    """Check a whole stream of server-sent events.
+    """Check a whole stream of server-sent events, or of elements of a JSON array where the protocol has them.
 
     Args:
         protocol: one of PROTOCOLS.
@@ -64,7 +64,8 @@ def check_stream(
         checks = messages.MessagesStream(report)
     elif protocol == "gemini":
         checks = gemini.GeminiStream(report)
-        checks.read_bytes(stream)
+        if not in_array(stream):
+            checks.read_bytes(stream)
     else:
         checks = responses.ResponsesStream(report)
     for frame in read_frames(stream, report, crlf=protocol == "gemini"):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from dragoman._wire.framing import JSON_ARRAY
 from dragoman._wire.sse import BOM
 from dragoman.lint.report import Report
 
@@ -81,7 +82,8 @@ class _Event:
 def read_frames(stream: bytes, report: Report, *, crlf: bool = False) -> Iterator[PlacedFrame]:
     """Yield the events of a stream, also of one that leaves the narrow form.
 
-    report: gets the findings. crlf: the protocol's own servers end lines so, and repeat an error in a line of its own.
+    report: gets the findings. crlf: the protocol's own servers end lines so, and repeat an error in a line of its own;
+    or they send one JSON array.
     """
     if not stream:
         report.at_byte("sse-empty", 0, "an empty stream")
@@ -90,6 +92,9 @@ def read_frames(stream: bytes, report: Report, *, crlf: bool = False) -> Iterato
         stream.decode("utf-8")
     except UnicodeDecodeError as error:
         report.at_byte("sse-utf-8", error.start, "not UTF-8")
+    if crlf and in_array(stream):
+        yield from _elements(stream, report)
+        return
     start = len(BOM) if stream.startswith(BOM) else 0
     if start:
         report.at_byte("sse-bom", 0, "starts with a byte order mark")
@@ -119,6 +124,24 @@ def read_frames(stream: bytes, report: Report, *, crlf: bool = False) -> Iterato
         frame = _frame(event, number, report)
         if frame is not None:
             yield frame
+
+
+def in_array(stream: bytes) -> bool:
+    """True for a stream that is one JSON array."""
+    return stream.lstrip().startswith(b"[")
+
+
+def _elements(stream: bytes, report: Report) -> Iterator[PlacedFrame]:
+    assert JSON_ARRAY.reader is not None
+    before, end = b"[", 0
+    for number, frame in enumerate(JSON_ARRAY.reader().receive_data(stream)):
+        at = stream.index(frame.data, end)
+        if stream[end:at].strip() != before:
+            report.at_byte("json-syntax", end, f"{before.decode()} is absent before an element")
+        yield PlacedFrame(number, at, None, frame.data.decode("utf-8", "replace"), at)
+        before, end = b",", at + len(frame.data)
+    if stream[end:].strip() != b"]":
+        report.at_byte("json-syntax", end, "the array is not closed here")
 
 
 def _frame(event: _Event, number: int, report: Report) -> PlacedFrame | None:

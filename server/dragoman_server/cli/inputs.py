@@ -5,13 +5,15 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from itertools import chain
 from typing import IO
 
 import click
 
 from dragoman import PROTOCOLS, UPSTREAMS, Ledger, ProtocolError
-from dragoman.codec import ProtocolSpec, UpstreamSpec
+from dragoman.codec import JSON_ARRAY, ProtocolSpec, UpstreamSpec
 from dragoman.jsontext import MAX_DOCUMENT_BYTES, decode_object
+from dragoman.sse import FrameDecoder
 from dragoman_server.cli.options import FAILURE, exit_with
 
 # A read of stdin returns the available bytes, so that a stream is translated as it arrives.
@@ -58,12 +60,30 @@ def read_document(file: IO[bytes]) -> bytes:
     return data
 
 
+def read_events(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the server-sent events of a stream. It may be one JSON array."""
+    head = next(pieces, b"")
+    pieces = chain((head,), pieces)
+    if not head.lstrip().startswith(b"["):
+        yield from pieces
+        return
+    assert JSON_ARRAY.reader is not None
+    decoder = FrameDecoder(JSON_ARRAY.reader())
+    for piece in pieces:
+        yield decoder.receive_data(piece)
+        if decoder.error is not None:
+            raise decoder.error
+
+
 def begins_stream(head: bytes) -> bool | None:
-    """True if a document that begins with these bytes is a stream of events. None if more bytes are needed."""
+    """True if a document that begins with these bytes is a stream. None if more bytes are needed.
+
+    No protocol has an array as a request or as a whole response.
+    """
     text = head.removeprefix(codecs.BOM_UTF8).lstrip()
     if not text or (len(text) < _HEAD_BYTES and any(line.startswith(text) for line in _STREAM_LINES)):
         return None
-    return text.startswith(_STREAM_LINES)
+    return text.startswith((*_STREAM_LINES, b"["))
 
 
 def kind_of_document(body: bytes, protocol: ProtocolSpec) -> Kind:

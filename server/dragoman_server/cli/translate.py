@@ -36,6 +36,7 @@ from dragoman_server.cli.inputs import (
     print_losses,
     protocol_choice,
     read_document,
+    read_events,
     read_pieces,
 )
 from dragoman_server.cli.options import FAILURE, exit_with
@@ -131,14 +132,14 @@ def translate(
 
 def _read(file: IO[bytes], kind: str | None, source: ProtocolSpec) -> tuple[Kind, Iterator[bytes]]:
     """Return what a file is, and its bytes as they arrive. They decide if `kind` does not."""
-    if kind is not None:
-        return Kind(kind), read_pieces(file)
     head, pieces = b"", read_pieces(file)
+    if kind is not None:
+        return Kind(kind), read_events(pieces) if kind == Kind.STREAM.value else pieces
     for piece in pieces:
         head += piece
         streams = begins_stream(head)
         if streams:
-            return Kind.STREAM, chain((head,), pieces)
+            return Kind.STREAM, read_events(chain((head,), pieces))
         if streams is False:
             break
     body = head + b"".join(pieces)

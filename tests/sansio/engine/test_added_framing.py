@@ -1,7 +1,10 @@
 """A framing that no protocol has, before the readers of any server and behind the writers of any client."""
 
+import json
+
 import msgspec
 import pytest
+from core.chop import all_ways
 from core.toy_framing import END, LENGTHS, LengthReader, LengthWriter, frames_in, in_lengths
 from core.toy_protocol import context_of, stream_of, toy
 from failures.responses import Text, frames
@@ -11,7 +14,7 @@ from translation import client_request
 
 from dragoman import PROTOCOLS, UPSTREAMS, ErrorKind, Outcome, Relay, ResponseTranslator, WireError
 from dragoman._wire.frame_cutter import MAX_IDLE_BYTES
-from dragoman.codec import Endpoint, ProtocolSpec
+from dragoman.codec import JSON_ARRAY, Endpoint, ProtocolSpec
 from dragoman.events import (
     BlockEnded,
     BlockKind,
@@ -105,6 +108,17 @@ def test_bytes_without_a_frame_have_a_limit_of_their_own() -> None:
     assert decoder.error is None
     decoder.receive_data(bytes(4))
     assert str(decoder.error) == f"more than {MAX_IDLE_BYTES} bytes without a frame"
+
+
+def test_the_elements_of_an_array_are_read_wherever_it_is_cut() -> None:
+    elements = [{"a\\": '"]}[{\\'}, [2, {"b": "\u00e9"}], {}]
+    data = json.dumps([*elements, "s"], ensure_ascii=False, indent=1).encode()
+    for chunks in all_ways(data):
+        assert JSON_ARRAY.reader is not None
+        reader = JSON_ARRAY.reader()
+        frames = [frame for chunk in chunks for frame in reader.receive_data(chunk)]
+        assert [json.loads(frame.data) for frame in frames] == elements
+        assert reader.held_bytes == 0
 
 
 # Behind writers

@@ -71,13 +71,14 @@ FRAMING: list[tuple[str, Callable[[bytes], bytes], str]] = [
     ("no object", lambda stream: b"event: ping\ndata: 1\n\n" + stream, "json-object"),
     ("too deep", lambda stream: b"event: ping\ndata: " + b"[" * 100_000 + b"\n\n" + stream, "json-syntax"),
     ("nothing", lambda stream: b"", "sse-empty"),
+    ("an array", lambda stream: b"[]", "sse-field"),
 ]
 
 
 @pytest.mark.parametrize("protocol", UPSTREAM_NAMES)
 def test_broken_framing_has_a_finding(subtests: pytest.Subtests, protocol: str) -> None:
     for name, change, rule in FRAMING:
-        if (protocol, name) == (GEMINI, "crlf"):
+        if protocol == GEMINI and name in ("crlf", "an array"):
             continue  # as the vendor's servers send it
         with subtests.test(name=name):
             stream = change(s.render(protocol, GOOD[protocol]()))
@@ -103,6 +104,7 @@ def test_every_line_ending_of_the_standard_is_read(protocol: str, ending: bytes,
 def test_gemini_is_stricter_than_the_standard_and_ends_lines_as_its_servers_do() -> None:
     good = s.render(GEMINI, s.gemini()).replace(b"\n", b"\r\n")
     error = json.dumps(GEMINI_ERROR).encode()
+    array = json.dumps(s.gemini(), indent=1).encode()
     for stream, rules in (
         (good, []),
         (good + b"data: " + error + b"\r\n\r\n" + error + b"\n\n", []),
@@ -111,8 +113,16 @@ def test_gemini_is_stricter_than_the_standard_and_ends_lines_as_its_servers_do()
         (good + b"data: [DONE]\r\n\r\n", ["gemini-done"]),
         (b"event: message\r\n" + good, ["gemini-event-line"]),
         (good + b"data: " + error + b"\r\n\r\n" + b"data: {}\r\n\r\n", ["gemini-after-error"]),
+        (b" " + array.replace(b"see.", "see.\u2028".encode()), []),
+        (array[:-1], ["json-syntax"]),
+        (array.replace(b"},\n {", b"}\n {", 1), ["json-syntax"]),
+        (array.replace(b"see.", b"see.\xff"), ["sse-utf-8"]),
+        (b"[]", ["json-syntax", "gemini-empty"]),
     ):
         assert [each.rule.id for each in lint.check_stream(GEMINI, stream).findings] == rules
+    before, _, after = array.rpartition(b'"model"')
+    [found] = lint.check_stream(GEMINI, before + b'"user"' + after).findings
+    assert (found.frame, found.pointer, found.offset) == (5, "/candidates/0/content/role", len(before))
 
 
 def test_event_lines() -> None:

@@ -13,6 +13,8 @@ import pytest
 from command.cli import run as run_command
 from oracle import samples
 
+from dragoman.sse import FrameDecoder
+from dragoman_server.cli import inputs
 from dragoman_server.cli.inputs import begins_stream, read_pieces
 
 REQUEST = {"model": "m", "seed": 1, "messages": [{"role": "user", "content": "Hi"}]}
@@ -40,6 +42,21 @@ def test_a_whole_response_is_recognized_and_translated(source: str, target: str)
     assert result.exit_code == 0, result.stderr
     assert oracle.check_whole(FULL[target], result.stdout_bytes) == []
     assert json.loads(result.stdout)["model"] == body["model"]
+
+
+@pytest.mark.parametrize("kind", [(), ("--kind", "stream")])
+def test_a_stream_that_is_an_array_is_translated(
+    kind: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("--from", "gemini", "--to", "chat")
+    array = b" " + json.dumps(samples.gemini(), indent=1).encode()
+    events = run(*command, body=samples.render(oracle.GEMINI, samples.gemini()))
+    result = run(*command, *kind, body=array)
+    assert (result.exit_code, result.stdout) == (0, events.stdout), result.stderr
+    assert "must be a JSON object, not an array" in run(*command, "--kind", "request", body=array).stderr
+    monkeypatch.setattr(inputs, "FrameDecoder", partial(FrameDecoder, max_frame_bytes=9))
+    result = run(*command, *kind, body=array[:-9])
+    assert (result.exit_code, result.stderr) == (1, "dragoman: one frame has more than 9 bytes\n")
 
 
 def test_a_response_to_a_blocked_prompt_is_no_error() -> None:
@@ -77,6 +94,7 @@ def test_a_response_in_the_light_of_its_request(tmp_path: Path) -> None:
         (b"data: {", True),
         (b": ping\n", True),
         (b"\r\nevent: x\n", True),
+        (b" [", True),
         (b"{", False),
         (b"data", None),
         (b"datum", False),
