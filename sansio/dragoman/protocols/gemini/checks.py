@@ -37,8 +37,7 @@ def rename(value: JSONObject) -> None:
     format, read 2026-11-28) google-genai 3.4.0 sends both, mixed.
     """
     if "_" in "".join(value):
-        names = {name: camel_case(name) for name in value}
-        renamed = {names[name] if names[name] in MEMBERS else name: member for name, member in value.items()}
+        renamed = {MEMBERS.get(name, name): member for name, member in value.items()}
         value.clear()
         value.update(renamed)
     for name, member in value.items():
@@ -49,11 +48,3 @@ def rename(value: JSONObject) -> None:
             for each in member:
                 if type(each) is dict:  # a call for each text would cost as much as reading it
                     rename(each)
-
-
-def camel_case(name: str) -> str:
-    """Return a name in lowerCamelCase. One without an underscore stays."""
-    if "_" not in name:
-        return name
-    first, *rest = name.strip("_").split("_")  # `_responseJsonSchema` of older SDKs
-    return first + "".join([part[:1].upper() + part[1:] for part in rest])

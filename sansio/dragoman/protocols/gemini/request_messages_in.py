@@ -60,32 +60,30 @@ _HASH = 24
 
 
 class _Calls(msgspec.Struct):
-    """The calls of the last turn with some, by their number, and which of them have a result."""
+    """The calls of the last turn with some, and which of them have a result.
 
-    _ids: list[str] = []
-    _numbers: dict[str, int] = {}  # by id
-    _named: dict[str, deque[int]] = {}
-    _waiting: deque[int] = msgspec.field(default_factory=deque)
-    _answered: set[int] = set()
+    new: ids and names of those that no result without an id could answer yet.
+    """
 
-    def add(self, call_id: str, name: str) -> None:
-        number = len(self._ids)
-        self._ids.append(call_id)
-        self._numbers.setdefault(call_id, number)
-        self._named.setdefault(name, deque()).append(number)
-        self._waiting.append(number)
+    new: list[tuple[str, str]] = []
+    _waiting: dict[str | None, deque[str]] = {}  # ids by name, and all of them under None
+    _answered: set[str] = set()
 
     def answered(self, call_id: str | None, name: str) -> str:
         """Return the id of the call that a result answers: by its id, else by its name, else the next one."""
         if call_id:
-            self._answered.add(self._numbers.get(call_id, -1))
+            self._answered.add(call_id)
             return call_id
-        for numbers in (self._named.get(name, deque()), self._waiting):
-            while numbers:
-                number = numbers.popleft()
-                if number not in self._answered:
-                    self._answered.add(number)
-                    return self._ids[number]
+        for each, called in self.new:
+            for key in (called, None):
+                self._waiting.setdefault(key, deque()).append(each)
+        self.new = []
+        for ids in (self._waiting.get(name), self._waiting.get(None)):
+            while ids:
+                found = ids.popleft()
+                if found not in self._answered:
+                    self._answered.add(found)
+                    return found
         return f"call_{name}"
 
 
@@ -152,7 +150,8 @@ class ConversationReader(msgspec.Struct):
             if len(part) == 1 and type(text := part.get("text")) is str:
                 texts.append(Text(text, None, None, at, native=part))  # as most are
             else:
-                rename(part)
+                if not part.keys() <= _PLAIN_PART:
+                    rename(part)
                 _add(self._part(part, at), read, texts)
         message = Message(role, (*read, *texts, *self._thoughts), path, native=content, shape=shape)
         self._thoughts = []
@@ -234,7 +233,7 @@ class ConversationReader(msgspec.Struct):
         if not self._has_calls:
             self._calls, self._has_calls = _Calls(), True
         call_id = CHECKS.optional(call, "id", at, STRING) or _made_id(path, name, text)
-        self._calls.add(call_id, name)
+        self._calls.new.append((call_id, name))
         return ToolCall(call_id, name, text, path=path, native=part, shape=shape)
 
     def _result(self, part: JSONObject, path: str) -> Part:
@@ -294,6 +293,8 @@ class ConversationReader(msgspec.Struct):
         self._is_native = False
 
 
+# Members of a part that need no names, or get them from `_shape`.
+_PLAIN_PART = frozenset(("text", "functionCall", "functionResponse", SIGNATURE))
 # By the kind of a part: its shape, and the members of its data that nearly all have.
 _PLAIN: dict[str, tuple[Mapping[str, Shape], frozenset[str]]] = {
     "functionCall": (CALL_SHAPE, frozenset(("id", "name", "args"))),

@@ -29,7 +29,7 @@ from dragoman._ir.request import (
 from dragoman._wire.exceptions import RemoteProtocolError, RequestRefused
 from dragoman._wire.json import JSON, JSONObject, decode
 from dragoman.protocols.gemini.capabilities import GeminiCapabilities as Capabilities
-from dragoman.protocols.gemini.signatures import SignedParts, add_placeholder
+from dragoman.protocols.gemini.signatures import SignedParts
 from dragoman.protocols.gemini.tables import DETAIL_NAMES, MAGIC, MEDIA_TYPES, NAME, SIGNED
 
 
@@ -41,10 +41,10 @@ class ContentsWriter(msgspec.Struct):
 
     _capabilities: Capabilities
     _ledger: Ledger
+    _signed: SignedParts  # the last content, which may go on
     _native: bool = False
     contents: list[JSONObject] = []
     _names: dict[str, str] = {}  # of the calls, by their ids, because results have none
-    _signed: SignedParts = msgspec.field(default_factory=SignedParts)  # the last content, which may go on
     _open: str = ""  # its role, "" if it is the client's own
     _media: list[JSONObject] = []  # of results that cannot hold them; they follow the turn's last result
 
@@ -150,10 +150,7 @@ class ContentsWriter(msgspec.Struct):
             self._add_media()
         if not self._open:
             return
-        parts = self._signed.finish()
-        if self._open == "model" and self._capabilities.thought_signatures:
-            add_placeholder(parts)
-        if not parts:
+        if not self._signed.finish():
             self.contents.pop()
         self._open = ""
 

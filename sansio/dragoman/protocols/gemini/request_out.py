@@ -21,6 +21,7 @@ from dragoman.protocols.gemini.capabilities import GeminiCapabilities as Capabil
 from dragoman.protocols.gemini.request_messages_out import ContentsWriter
 from dragoman.protocols.gemini.schemas import openapi_schema
 from dragoman.protocols.gemini.shapes import SETTING_PATHS
+from dragoman.protocols.gemini.signatures import SignedParts
 from dragoman.protocols.gemini.tables import (
     DYNAMIC_BUDGET,
     EFFORT_BUDGETS,
@@ -88,7 +89,8 @@ def _write_conversation(
     leading = request.leading_instructions("/contents")
     if leading and len(leading) == len(messages) and not native:
         leading.pop()  # "contents is not specified": the last one becomes the user's
-    conversation = ContentsWriter(capabilities, ledger, bool(native))
+    signed = SignedParts(placeholders=capabilities.thought_signatures)
+    conversation = ContentsWriter(capabilities, ledger, signed, bool(native))
     parts = [part for message in leading for part in conversation.system_parts(message)]
     was = request.received
     if was is not None and len(leading) == 1 and leading[0] is was.messages[0]:

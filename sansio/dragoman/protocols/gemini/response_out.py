@@ -326,7 +326,8 @@ class GeminiWriter(ResponseWriter):
             )
             self._around = self._chunk(self._block.choice, [part]).split(b'""', 1)
         before, after = self._around
-        return escaped(before + (after + before).join(encode_strings(texts)) + after)
+        # What is around them is escaped already. No byte of JSON is 0.
+        return before + escaped(b"\0".join(encode_strings(texts))).replace(b"\0", after + before) + after
 
     def _chunk(self, index: int, parts: list[JSONObject] | None = None) -> bytes:
         """Return a chunk with parts of a candidate, by default those that are not written yet."""

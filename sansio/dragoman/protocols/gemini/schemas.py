@@ -13,7 +13,7 @@ import msgspec
 
 from dragoman._ir.losses import Ledger, child
 from dragoman._wire.json import JSON, JSONObject, encode, encode_text, objects_in, read_number
-from dragoman.protocols.gemini.checks import camel_case
+from dragoman.protocols.gemini.shapes import by_snake_case
 
 # Receives each change of a schema: its JSON Pointer and a sentence.
 SchemaNote = Callable[[str, str], None]
@@ -27,7 +27,7 @@ _SINGLE = frozenset(("items", "additionalProperties", "not"))
 _KNOWN = _LISTS | _MAPS | _SINGLE | {"propertyOrdering", "minItems", "maxItems", "minLength", "maxLength"}
 _KNOWN |= {"minProperties", "maxProperties"}
 # Fields of the vendor's Schema with another name (google-genai 3.4.0).
-_NAMES = {"defs": "$defs", "ref": "$ref"}
+_NAMES = {"defs": "$defs", "ref": "$ref", **by_snake_case(_KNOWN)}
 
 
 def json_schema(schema: JSON, note: SchemaNote, path: str = "") -> JSON:
@@ -40,8 +40,6 @@ def json_schema(schema: JSON, note: SchemaNote, path: str = "") -> JSON:
     out: JSONObject = {}
     for key, value in schema.items():
         name = _NAMES.get(key) or key
-        if "_" in key and camel_case(key) in _KNOWN:
-            name = camel_case(key)
         if name == "propertyOrdering":
             note(child(path, key), "the order of properties: JSON Schema has none")
         elif name == "example":

@@ -6,7 +6,8 @@ extra member of a request, and a loss of a response.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 
 from dragoman._ir.request import Param
 from dragoman._ir.shape import (
@@ -127,8 +128,13 @@ def _names(shape: Shape) -> Iterator[str]:
         yield from _names(inner)
 
 
-# Whose names clients may spell with underscores. Others of tools stay as they came.
-MEMBERS = frozenset(
+def by_snake_case(names: Iterable[str]) -> dict[str, str]:
+    """Return names in lowerCamelCase by those with underscores."""
+    return {re.sub("(?=[A-Z])", "_", name).lower(): name for name in names}
+
+
+# Whose names clients may spell with underscores, by that spelling. Others of tools stay as they came.
+MEMBERS = by_snake_case(
     {
         *_names(
             {
@@ -152,6 +158,7 @@ MEMBERS = frozenset(
         *("codeExecutionResult", "toolCall", "toolResponse", "audioTranscription"),
     }
 )
+MEMBERS["_responseJsonSchema"] = "responseJsonSchema"  # older SDKs
 
 # Responses. Where nothing else is said, the shapes are for clients of other protocols.
 

@@ -22,10 +22,15 @@ from dragoman.protocols.gemini.tables import DUMMY_SIGNATURE, SIGNATURE, SIGNED
 class SignedParts(msgspec.Struct):
     """Puts signatures onto the parts of one content of the model.
 
-    parts: the parts so far.
+    parts: the parts so far. placeholders: the first call gets the vendor's placeholder if it has no signature.
+
+    "Function call is missing a thought_signature in functionCall parts." (openclaude#67, read 2026-11-22) Earlier turns
+    are not checked, but a placeholder that went away would change what the upstream has cached.
     """
 
     parts: list[JSONObject] = []
+    placeholders: bool = False
+    _called: bool = False
     _calls: list[str] = []  # signatures that wait for a call
     _texts: list[str] = []  # and for a text
 
@@ -43,34 +48,27 @@ class SignedParts(msgspec.Struct):
 
     def add(self, part: JSONObject) -> None:
         """Add a part, with the signature that waits for it."""
-        waiting = self._calls if "functionCall" in part else self._texts if _is_unsigned_text(part) else None
-        if waiting:
-            part = {**part, SIGNATURE: waiting.pop(0)}
+        if "functionCall" in part:
+            if self._calls:
+                part = {**part, SIGNATURE: self._calls.pop(0)}
+            elif self.placeholders and not self._called and SIGNATURE not in part:
+                part = {**part, SIGNATURE: DUMMY_SIGNATURE}
+            self._called = True
+        elif self._texts and "text" in part:
+            part = {**part, SIGNATURE: self._texts.pop(0)}
         self.parts.append(part)
 
     def finish(self) -> list[JSONObject]:
         """Return the parts, with those without text for what no text has come for, and begin another content."""
-        parts, self.parts = self.parts, []
-        parts += [{"text": "", SIGNATURE: signature} for signature in self._texts]
-        self._calls, self._texts = [], []
+        parts, self.parts, self._called = self.parts, [], False
+        if self._calls or self._texts:
+            parts += [{"text": "", SIGNATURE: signature} for signature in self._texts]
+            self._calls, self._texts = [], []
         return parts
 
 
 def _is_unsigned_text(part: JSONObject) -> bool:
     return "text" in part and SIGNATURE not in part and part.get("thought") is not True
-
-
-def add_placeholder(parts: list[JSONObject]) -> None:
-    """Put the vendor's placeholder on the first call if that has no signature.
-
-    "Function call is missing a thought_signature in functionCall parts." (openclaude#67, read 2026-11-22) Earlier turns
-    are not checked, but a placeholder that went away would change what the upstream has cached.
-    """
-    for index, part in enumerate(parts):
-        if "functionCall" in part:
-            if SIGNATURE not in part:
-                parts[index] = {**part, SIGNATURE: DUMMY_SIGNATURE}
-            return
 
 
 # Signatures in a body that is relayed, see SignaturePlaces.
