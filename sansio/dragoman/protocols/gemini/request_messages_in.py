@@ -10,7 +10,7 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -25,11 +25,12 @@ from dragoman._ir.request import (
     OpaquePart,
     Part,
     Reasoning,
+    Role,
     Text,
     ToolCall,
     ToolResult,
 )
-from dragoman._ir.shape import OBJECT, STRING, Shape, read_settings
+from dragoman._ir.shape import OBJECT, STRING, read_settings
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode, encode_text, text_or_none, wrong_type
@@ -110,6 +111,7 @@ class ConversationReader(msgspec.Struct):
             raise RemoteProtocolError("contents is not specified", path="/contents", code="invalid_value")
         out: list[Message] = []
         for content, (path, first) in zip(contents, _PATHS, strict=False):
+            role = None
             if type(content) is dict and len(content) == 2:
                 # A shortcut for nearly all: a role and a text.
                 parts, name = content.get("parts"), content.get("role")
@@ -120,16 +122,17 @@ class ConversationReader(msgspec.Struct):
                         part = Text(text, None, None, first, native=parts[0])
                         out.append(Message(role, (part,), path, native=content))
                         continue
-            out.append(self.content(content, path, first))
+            out.append(self.content(content, path, first, role))
         return out
 
-    def content(self, content: JSON, path: str, first: str) -> Message:
-        """Return the message of one content. first: the path of its first part in a list."""
+    def content(self, content: JSON, path: str, first: str, role: Role | None = None) -> Message:
+        """Return the message of one content. first: the path of its first part in a list. role: if it is known."""
         if type(content) is not dict:
             raise wrong_type(path, "a content", content)
         shape = None if len(content) == 2 and "role" in content and "parts" in content else CONTENT_SHAPE
-        name = CHECKS.optional(content, "role", path, STRING) or "user"
-        role = ROLES.get(name) or ROLES.get(name.lower())
+        if role is None:
+            name = CHECKS.optional(content, "role", path, STRING) or "user"
+            role = ROLES.get(name) or ROLES.get(name.lower())
         if role is None:
             raise RemoteProtocolError(
                 f"Please use a valid role: user, model. {dotted_path(path)} has another.",
@@ -153,8 +156,10 @@ class ConversationReader(msgspec.Struct):
                 if not part.keys() <= _PLAIN_PART:
                     rename(part)
                 _add(self._part(part, at), read, texts)
-        message = Message(role, (*read, *texts, *self._thoughts), path, native=content, shape=shape)
-        self._thoughts = []
+        if self._thoughts:
+            texts += self._thoughts
+            self._thoughts = []
+        message = Message(role, (*read, *texts), path, native=content, shape=shape)
         return message if self._is_native else changed(message)
 
     def _part(self, part: JSONObject, path: str) -> Sequence[Part]:
@@ -225,24 +230,42 @@ class ConversationReader(msgspec.Struct):
 
     def _call(self, part: JSONObject, path: str) -> Part:
         call = CHECKS.required(part, "functionCall", path, OBJECT)
-        shape = _shape(part, "functionCall")
-        at = f"{path}/functionCall"
-        name = CHECKS.required(call, "name", at, STRING)
-        arguments = CHECKS.optional(call, "args", at, OBJECT) or {}
+        call_id, name, arguments = call.get("id"), call.get("name"), call.get("args")
+        shape = None
+        if not (
+            len(call) == 3
+            and type(call_id) is type(name) is str
+            and type(arguments) is dict
+            and len(part) == 1 + (SIGNATURE in part)
+        ):  # nearly all have only these
+            shape, at = CALL_SHAPE, f"{path}/functionCall"
+            rename(call)
+            name = CHECKS.required(call, "name", at, STRING)
+            arguments = CHECKS.optional(call, "args", at, OBJECT) or {}
+            call_id = CHECKS.optional(call, "id", at, STRING)
         text = encode_text(arguments)
         if not self._has_calls:
             self._calls, self._has_calls = _Calls(), True
-        call_id = CHECKS.optional(call, "id", at, STRING) or _made_id(path, name, text)
+        call_id = call_id or _made_id(path, name, text)
         self._calls.new.append((call_id, name))
         return ToolCall(call_id, name, text, path=path, native=part, shape=shape)
 
     def _result(self, part: JSONObject, path: str) -> Part:
         result = CHECKS.required(part, "functionResponse", path, OBJECT)
-        shape = _shape(part, "functionResponse")
-        at = f"{path}/functionResponse"
-        name = CHECKS.optional(result, "name", at, STRING) or ""
-        call_id = self._calls.answered(CHECKS.optional(result, "id", at, STRING), name)
-        response = CHECKS.optional(result, "response", at, OBJECT) or {}
+        call_id, name, response = result.get("id"), result.get("name"), result.get("response")
+        shape, at = None, f"{path}/functionResponse"
+        if not (
+            len(result) == 3
+            and type(call_id) is type(name) is str
+            and type(response) is dict
+            and len(part) == 1 + (SIGNATURE in part)
+        ):  # nearly all have only these
+            shape = RESULT_SHAPE
+            rename(result)
+            name = CHECKS.optional(result, "name", at, STRING) or ""
+            call_id = CHECKS.optional(result, "id", at, STRING)
+            response = CHECKS.optional(result, "response", at, OBJECT) or {}
+        call_id = self._calls.answered(call_id, name)
         text, failed = _result_text(response)
         content: list[Text | Media | OpaquePart] = [Text(text, path=f"{at}/response")] if text else []
         for index, inner in enumerate(CHECKS.objects(result, "parts", at) if "parts" in result else ()):
@@ -293,13 +316,8 @@ class ConversationReader(msgspec.Struct):
         self._is_native = False
 
 
-# Members of a part that need no names, or get them from `_shape`.
+# Members of a part that need no names, or get them from their readers.
 _PLAIN_PART = frozenset(("text", "functionCall", "functionResponse", SIGNATURE))
-# By the kind of a part: its shape, and the members of its data that nearly all have.
-_PLAIN: dict[str, tuple[Mapping[str, Shape], frozenset[str]]] = {
-    "functionCall": (CALL_SHAPE, frozenset(("id", "name", "args"))),
-    "functionResponse": (RESULT_SHAPE, frozenset(("id", "name", "response"))),
-}
 
 # Where the vendor's API has the files that clients have uploaded.
 _FILES = "https://generativelanguage.googleapis.com/"
@@ -333,15 +351,6 @@ def _made_id(path: str, name: str, text: str) -> str:
     import hashlib  # loads OpenSSL: slow to import, and newer clients send ids
 
     return f"call_{hashlib.sha256(encode([path, name, text])).hexdigest()[:_HASH]}"
-
-
-def _shape(part: JSONObject, kind: str) -> Mapping[str, Shape] | None:
-    """Return the shape of a part, whose data gets its names; None if it has only plain members."""
-    shape, plain = _PLAIN[kind]
-    if part[kind].keys() <= plain:
-        return None if len(part) == 1 + (SIGNATURE in part) else shape
-    rename(part[kind])
-    return shape
 
 
 def _plain_text(data: str) -> str | None:
