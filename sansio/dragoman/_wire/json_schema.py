@@ -41,6 +41,14 @@ def find_broken_keyword(schema: JSON, value: JSON) -> str | None:
     return None
 
 
+def referenced(root: JSON, reference: str) -> JSON:
+    """Return the definition that a reference names, None for one that is not in this schema, or by an anchor."""
+    found = root
+    for step in reference[2:].split("/"):
+        found = found.get(step.replace("~1", "/").replace("~0", "~")) if type(found) is dict else None
+    return found if reference.startswith("#/") and "%" not in reference else None
+
+
 class _SchemaWalk:
     """Checks a value.
 
@@ -117,17 +125,8 @@ class _SchemaWalk:
         return found
 
     def reference(self, rule: JSON, value: JSON, schema: JSONObject) -> bool | None:
-        if rule == "#":
-            return self.matches(self._root, value) or None
-        if not rule.startswith("#/") or "%" in rule:
-            return None  # in another document, or by the name of an anchor
-        found = self._root
-        for step in rule[2:].split("/"):
-            self.spend(1)
-            name = step.replace("~1", "/").replace("~0", "~")
-            if type(found) is not dict or name not in found:
-                return None
-            found = found[name]
+        self.spend(rule.count("/"))
+        found = self._root if rule == "#" else referenced(self._root, rule)
         return self.matches(found, value) or None
 
     # Rules that combine schemas.

@@ -54,7 +54,6 @@ from dragoman.protocols.gemini.tables import (
 )
 
 _PATHS = MessagePaths("contents", "parts/0")
-_ROLES = {name: ROLES[name] for name in ("user", "model")}
 
 # Characters of the hash in a made call id.
 _HASH = 24
@@ -115,7 +114,7 @@ class ConversationReader(msgspec.Struct):
             if type(content) is dict and len(content) == 2:
                 # A shortcut for nearly all: a role and a text.
                 parts, name = content.get("parts"), content.get("role")
-                role = _ROLES.get(name) if type(name) is str else None
+                role = ROLES.get(name) if type(name) is str else None
                 if role is not None and type(parts) is list and len(parts) == 1 and type(parts[0]) is dict:
                     text = parts[0].get("text")
                     if type(text) is str and len(parts[0]) == 1:

@@ -19,7 +19,6 @@ from dragoman._ir.events import (
     Stopped,
     StopReason,
     TextDelta,
-    Usage,
 )
 from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger
@@ -48,7 +47,6 @@ class GeminiReader:
         self._candidates: dict[int, CandidateReader] = {}
         self._blocked: Stopped | None = None
         self._started = self._ended = False
-        self._usage = Usage()  # as it was sent last
 
     def read(self, frame: Frame) -> Sequence[Event]:
         """Return the events of one frame. Raises RemoteProtocolError (502)."""
@@ -102,9 +100,8 @@ class GeminiReader:
             ]
         usage = chunk.get("usageMetadata")
         if type(usage) is dict:
-            found = self._counts.read(usage)
-            if found != self._usage:
-                self._usage = found
+            before, found = self._counts.usage, self._counts.read(usage)
+            if found != before:
                 out.append(found)
         feedback = chunk.get("promptFeedback")
         if type(feedback) is dict and (reason := enum_name(feedback.get("blockReason"), BLOCK_REASONS)):

@@ -13,6 +13,7 @@ import msgspec
 
 from dragoman._ir.losses import Ledger, child
 from dragoman._wire.json import JSON, JSONObject, encode, encode_text, objects_in, read_number
+from dragoman._wire.json_schema import referenced
 from dragoman.protocols.gemini.shapes import by_snake_case
 
 # Receives each change of a schema: its JSON Pointer and a sentence.
@@ -146,11 +147,8 @@ class _OpenApi(msgspec.Struct):
 
     def _target(self, ref: str) -> JSONObject | None:
         """Return the definition that a reference names, None for others, and if there is no space left."""
-        found = self.root
-        for step in ref.removeprefix("#").split("/")[1:]:
-            step = step.replace("~1", "/").replace("~0", "~")
-            found = found.get(step) if type(found) is dict else None
-        if type(found) is not dict or not ref.startswith("#/") or self.left < 0:
+        found = referenced(self.root, ref)
+        if type(found) is not dict or self.left < 0:
             return None
         self.left -= len(encode(found))
         return found if self.left >= 0 else None

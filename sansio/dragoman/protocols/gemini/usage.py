@@ -32,7 +32,7 @@ class UsageMetadataReader(msgspec.Struct):
     ledger: Ledger
     same_protocol: bool
     _figures: JSONObject = {}
-    _usage: Usage = Usage()
+    usage: Usage = Usage()  # so far
 
     def read(self, value: JSONObject) -> Usage:
         """Add the counts of one object and return the counts so far."""
@@ -40,8 +40,8 @@ class UsageMetadataReader(msgspec.Struct):
             if not self.same_protocol:
                 note_unread(value, USAGE_SHAPE, "/usageMetadata", self.ledger)
             self._figures.update(value)
-            self._usage = _read(self._figures, self.same_protocol)
-        return self._usage
+            self.usage = _read(self._figures, self.same_protocol)
+        return self.usage
 
 
 def _read(value: JSONObject, same_protocol: bool) -> Usage:
