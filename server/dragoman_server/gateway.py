@@ -149,8 +149,7 @@ class Gateway:
 
     def request_ended(self, record: RequestRecord) -> None:
         """Write a request's line, and count it. Its record is complete."""
-        log_request(record)
-        self.telemetry.count(record)
+        self.telemetry.count(record, log_request(record))
 
     async def scrape(self) -> Callable[[str], tuple[bytes, str]] | None:
         """Return what makes the text of /metrics, None where that is off. See Metrics.exposition()."""

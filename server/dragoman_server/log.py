@@ -116,7 +116,7 @@ class RequestRecord:
                 continue
             if isinstance(value, float):
                 value = round(value, 4 if name.endswith("_s") else 8)
-            elif isinstance(value, str):
+            elif isinstance(value, str) and len(value) > _MAX_TEXT_LENGTH:
                 value = shorten(value)
             known[name] = value
         return known
@@ -125,15 +125,17 @@ class RequestRecord:
 _FIELDS = tuple(record_field.name for record_field in fields(RequestRecord))
 
 
-def log_request(record: RequestRecord) -> None:
-    """Write the line. INFO when it went well or the client left, WARNING when it failed."""
+def log_request(record: RequestRecord) -> dict[str, object] | None:
+    """Write the line. INFO when it went well or the client left, WARNING when it failed. Return its members."""
     level = logging.WARNING if record.outcome == "failed" else logging.INFO
-    if REQUESTS.isEnabledFor(level):
-        # Not by log(), which looks for its caller in the stack.
-        extra = {"dragoman": record.as_dict()}
-        REQUESTS.handle(
-            REQUESTS.makeRecord(REQUESTS.name, level, __file__, 0, "request", (), None, extra=extra)
-        )
+    if not REQUESTS.isEnabledFor(level):
+        return None
+    line = record.as_dict()
+    # Not by log(), which looks for its caller in the stack.
+    REQUESTS.handle(
+        REQUESTS.makeRecord(REQUESTS.name, level, __file__, 0, "request", (), None, extra={"dragoman": line})
+    )
+    return line
 
 
 def log_decision(id: str, text: str, *args: object) -> None:

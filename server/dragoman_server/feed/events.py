@@ -23,6 +23,7 @@ REQUEST_EVENTS = (
 # Those of workers.
 WORKER_EVENTS = ("worker.joined", "worker.left")
 EVENT_TYPES = (*REQUEST_EVENTS, *WORKER_EVENTS)
+_OTHER_EVENTS = frozenset(EVENT_TYPES) - {WIRE_EVENT}
 
 # What one process keeps for its readers: at 500 bytes an event, some 500 requests.
 MAX_KEPT_EVENTS = 4096
@@ -64,14 +65,10 @@ class EventFilter(msgspec.Struct, frozen=True):
     def wants_wire(self) -> bool:
         return WIRE_EVENT in self.type
 
-    def accepts(self, event: FeedEvent) -> bool:
-        if event.type == WIRE_EVENT and not self.type:
-            return False
-        for name in self.__struct_fields__:
-            values = getattr(self, name)
-            if values and getattr(event, name) not in values:
-                return False
-        return True
+    def conditions(self) -> list[tuple[str, frozenset[str]]]:
+        """Return fields of events, each with the values of which an event has to have one."""
+        values = [(name, getattr(self, name)) for name in self.__struct_fields__]
+        return [("type", self.type or _OTHER_EVENTS), *(each for each in values[1:] if each[1])]
 
 
 class KeptEvents(NamedTuple):
@@ -127,11 +124,15 @@ class EventRing:
         start = max(seen + 1, first)
         chosen: list[FeedEvent] = []
         size = looked_at = 0
+        conditions = wanted.conditions()
         # By index, because most readers are near the end, which an iterator would have to walk to.
         for index in range(start - first, min(start - first + MAX_BATCH_EVENTS, len(self._events))):
             event = self._events[index]
             looked_at += 1
-            if wanted.accepts(event):
+            for name, values in conditions:
+                if getattr(event, name) not in values:
+                    break
+            else:
                 chosen.append(event)
                 size += len(event.data)
                 if size > MAX_BATCH_BYTES:

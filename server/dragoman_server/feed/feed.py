@@ -29,6 +29,9 @@ MAX_READERS = 16
 # Seconds for which events gather before a reader gets them, so that a busy gateway does not wake it for each.
 GATHER_S = 0.05
 
+# Events that wait to be encoded, at some 2 us each, until a reader comes for them.
+MAX_PENDING = 64
+
 
 class Feed(BackgroundTaskGroup):
     """The events of one process. Outside of running() none are kept for readers that come back.
@@ -40,13 +43,13 @@ class Feed(BackgroundTaskGroup):
         is_open: Events are kept. If it is false, make none.
         wants_wire: A reader wants the bytes that are sent as well.
         name: This process in ids of events. Another process with the same id has another one.
-        ring: The events.
     """
 
     def __init__(self, mask: Mask) -> None:
         self.is_open = False
         self.name = f"{os.getpid():x}-{os.urandom(4).hex()}"
-        self.ring = EventRing()
+        self._ring = EventRing()
+        self._pending: list[tuple[str, tuple[str, str, str, str], dict[str, JSON]]] = []
         self._mask = mask
         self._changes = Changes()
         self._followers = self._wire_followers = 0
@@ -56,22 +59,34 @@ class Feed(BackgroundTaskGroup):
 
     def configure(self, mask: Mask) -> None:
         """Use the mask of this configuration from now on."""
+        self._encode_pending()
         self._mask = mask
 
     # Events.
 
     def publish(self, kind: str, record: RequestRecord, data: Mapping[str, JSON]) -> None:
-        """Add an event of a request. kind: its type. data: with short texts only; what is None is left out."""
+        """Add an event of a request. kind: its type. data: with short texts only, and no member that changes later."""
         if self.is_open:
-            model = shorten(record.model or "")
-            labels = (record.id, record.client_key or "", model, record.upstream or "")
-            known = {name: value for name, value in data.items() if value is not None}
-            event: JSON = {"request": record.id, "at": now(), **known}
-            text = encode_text(event)
-            if self._mask.may_change(text):
-                text = encode_text(mask_value(event, self._mask))
-            self.ring.add(kind, labels, text)
+            labels = (record.id, record.client_key or "", shorten(record.model or ""), record.upstream or "")
+            self._pending.append((kind, labels, {"request": record.id, "at": now(), **data}))
+            if len(self._pending) == MAX_PENDING:
+                self._encode_pending()
             self._changes.note()
+
+    @property
+    def ring(self) -> EventRing:
+        """The events."""
+        self._encode_pending()
+        return self._ring
+
+    def _encode_pending(self) -> None:
+        """Put the events that wait into the ring: together, because most of what this takes is taken once for all."""
+        pending, self._pending = self._pending, []
+        texts = [encode_text(event) for _, _, event in pending]
+        if self._mask.may_change("".join(texts)):
+            texts = [encode_text(mask_value(event, self._mask)) for _, _, event in pending]
+        for (kind, labels, _), text in zip(pending, texts, strict=True):
+            self._ring.add(kind, labels, text)
 
     @property
     def wants_wire(self) -> bool:

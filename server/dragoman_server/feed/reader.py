@@ -5,7 +5,7 @@ after a pause, at whichever worker it comes back to.
 """
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,6 +36,10 @@ def parse_event_id(id: str) -> dict[str, int]:
     if len(found) < len(places):
         raise UnknownEventId
     return found
+
+
+def _event_id(places: Mapping[str, object]) -> str:
+    return ",".join([f"{worker}.{number}" for worker, number in places.items()])
 
 
 def process_id(worker: str) -> int:
@@ -78,7 +82,12 @@ class FeedReader:
     @property
     def id(self) -> str:
         """The id of the last event."""
-        return ",".join([f"{name}.{number}" for name, number in self.places.items()])
+        return _event_id(self.places)
+
+    def id_around(self, worker: str) -> tuple[str, str]:
+        """Return what is before and after the number of this worker's last event in the id."""
+        before, _, after = _event_id({**self.places, worker: "#"}).partition("#")
+        return before, after
 
     @property
     def workers(self) -> list[int]:

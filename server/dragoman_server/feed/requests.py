@@ -1,7 +1,6 @@
 """The events of one request, from the moments that its metrics and traces are made of as well."""
 
 from collections.abc import Iterable, Mapping
-from typing import cast
 
 from dragoman import Loss
 from dragoman.jsontext import JSON
@@ -52,7 +51,7 @@ class RequestEvents:
             "client_address": record.client_address,
             "client_key": record.client_key,
         }
-        feed.publish("request.begun", record, begun)
+        feed.publish("request.begun", record, known(begun))
 
     def planned(self, *, stream: bool, losses: Iterable[Loss], session: str | None) -> None:
         """Publish where the request goes. session: the key of its conversation."""
@@ -64,11 +63,10 @@ class RequestEvents:
             "upstream_model": None if record.upstream_model is None else shorten(record.upstream_model),
             "upstream_protocol": record.upstream_protocol,
             "stream": stream,
+            "session": None if session is None else session[:16],
             **bounded_losses([f"{loss.code.value} {loss.path}" for loss in losses]),
         }
-        if session is not None:
-            planned["session"] = session[:16]
-        self._feed.publish("request.planned", record, planned)
+        self._feed.publish("request.planned", record, known(planned))
 
     def attempt(self, upstream: str, model: str, account: str) -> None:
         """Publish that an attempt begins. model: the upstream's name of it."""
@@ -82,21 +80,21 @@ class RequestEvents:
         self._attempts += 1
         self._feed.publish("request.attempt", self._record, attempt)
 
-    def attempt_failed(self, number: int, failure: Mapping[str, object]) -> None:
+    def attempt_failed(self, number: int, failure: Mapping[str, JSON]) -> None:
         """Publish that an attempt has failed. failure: its row in the record."""
         self._attempts -= 1
-        row = cast("Mapping[str, JSON]", failure)
-        self._feed.publish("request.attempt_failed", self._record, {"number": number, **row})
+        self._feed.publish("request.attempt_failed", self._record, {"number": number, **failure})
 
     def wire(self, data: Mapping[str, JSON]) -> None:
         """Publish bytes that were sent."""
-        self._feed.publish(WIRE_EVENT, self._record, data)
+        self._feed.publish(WIRE_EVENT, self._record, known(data))
 
     def first_byte(self) -> None:
         """Publish that the response begins."""
         record = self._record
         seconds = None if record.first_byte_s is None else round(record.first_byte_s, 4)
-        self._feed.publish("request.first_byte", record, {"status": record.status, "seconds": seconds})
+        first = {"status": record.status, "seconds": seconds}
+        self._feed.publish("request.first_byte", record, known(first))
 
     def sent(self, data: bytes) -> None:
         """Count bytes that were sent to the client, and publish the counts from time to time."""
@@ -118,17 +116,21 @@ class RequestEvents:
         self._feed.publish("request.progress", self._record, progress)
 
 
-def publish_end(feed: Feed, record: RequestRecord) -> None:
-    """Publish the end of a request, with the members of its log line. Its record is complete."""
-    line = cast("dict[str, JSON]", record.as_dict())
-    line.pop("id")
-    losses = cast("list[str]", line.pop("losses", []))
-    feed.publish("request.ended", record, {**line, **bounded_losses(losses)})
+def publish_end(feed: Feed, record: RequestRecord, line: Mapping[str, JSON]) -> None:
+    """Publish the end of a request. Its record is complete. line: the members of its line in the log."""
+    ended = {**line, **bounded_losses(line.get("losses", []))}
+    del ended["id"]
+    feed.publish("request.ended", record, ended)
+
+
+def known(data: Mapping[str, JSON]) -> dict[str, JSON]:
+    """Return the members that are not None."""
+    return {name: value for name, value in data.items() if value is not None}
 
 
 def bounded_losses(losses: list[str]) -> dict[str, JSON]:
     """Return the first losses, and how many were left out."""
-    shown: dict[str, JSON] = {"losses": [shorten(loss) for loss in losses[:MAX_LOSSES]]}
+    shown: dict[str, JSON] = {"losses": list(map(shorten, losses[:MAX_LOSSES]))}
     if len(losses) > MAX_LOSSES:
         shown["losses_left_out"] = len(losses) - MAX_LOSSES
     return shown

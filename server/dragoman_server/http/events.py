@@ -200,9 +200,11 @@ class _EventStream:
         if batch.lost:
             lost = {"at": now(), "worker": process_id(worker), "count": batch.lost}
             texts.append(_event("lost", encode_text(lost)))
-        for event in batch.events:
-            reader.places[worker] = event.number
-            texts.append(_event(event.type, event.data, reader.id))
+        before, after = reader.id_around(worker)
+        texts += [
+            f"id: {before}{event.number}{after}\nevent: {event.type}\ndata: {event.data}\n\n"
+            for event in batch.events
+        ]
         reader.places[worker] = batch.last
         if texts:
             await self._write("".join(texts))

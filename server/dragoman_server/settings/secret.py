@@ -150,7 +150,7 @@ class Mask:
     def _may_change(self, read: str) -> bool:
         if CLIENT_KEY_PREFIX in read:
             return True
-        if len(read) < len(self._heads):  # most log lines where there are hundreds of accounts
+        if min(len(read), 256) < len(self._heads):  # hundreds of accounts
             return not self._heads.isdisjoint(
                 [read[start : start + MIN_SECRET_LENGTH] for start in range(len(read))]
             )

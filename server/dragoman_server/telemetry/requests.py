@@ -107,15 +107,15 @@ class Telemetry:
         events = RequestEvents(feed, record, os.getpid()) if feed.is_open else None
         return RequestTelemetry(metrics, trace, events, record)
 
-    def count(self, record: RequestRecord) -> None:
-        """Count a request that has ended: also one that no endpoint received."""
+    def count(self, record: RequestRecord, line: dict[str, object] | None) -> None:
+        """Count a request that has ended: also one that no endpoint received. line: in the log, if it has one."""
         if self.metrics is not None:
             try:
                 self.metrics.count(record)
             except OSError as error:  # the disk that several workers share is full
                 _log.error("the metrics cannot be written: %s", error.strerror)
         if self.feed.is_open:
-            publish_end(self.feed, record)
+            publish_end(self.feed, record, line or record.as_dict())
 
 
 def _route(scope: Scope, endpoint: Endpoint | None) -> str:

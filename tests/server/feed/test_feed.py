@@ -20,7 +20,7 @@ from virtual_time import REAL_BACKENDS, VIRTUAL_BACKENDS
 
 from dragoman_server.app import Application
 from dragoman_server.feed.events import WIRE_EVENT, EventBatch, EventFilter
-from dragoman_server.feed.feed import KEPT_S, MAX_READERS, Feed
+from dragoman_server.feed.feed import KEPT_S, MAX_PENDING, MAX_READERS, Feed
 from dragoman_server.feed.reader import FeedReader
 from dragoman_server.feed.requests import MAX_LOSSES, bounded_losses
 from dragoman_server.feed.workers import DIRECTORY_VARIABLE, serving_workers
@@ -241,6 +241,17 @@ async def test_no_secret_and_no_long_text_is_in_an_event() -> None:
     assert UPSTREAM_KEY not in client.body.decode()
     assert dict(events_of(client))["request.ended"]["model"].startswith("****")
     assert len(client.body) < 8000
+
+
+async def test_events_that_wait_are_few_and_masked_by_the_configuration_of_their_time() -> None:
+    feed = Feed(Mask([UPSTREAM_KEY]))
+    with feed.kept(ALL):
+        for _ in range(MAX_PENDING + 1):
+            feed.publish("request.begun", RequestRecord("id", "p", "/"), {"path": f"/{UPSTREAM_KEY}"})
+        assert len(feed._pending) == 1
+        feed.configure(Mask(()))
+        events = feed.ring.after(0, ALL).events
+    assert [json.loads(event.data)["path"] for event in events] == ["/****"] * (MAX_PENDING + 1)
 
 
 # Readers that are not there, come back, or are slow.

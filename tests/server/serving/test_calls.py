@@ -252,6 +252,32 @@ def test_nobody_reads_the_feed_so_it_takes_no_call(backend: str, more: dict[str,
     assert calls == (0, 0)
 
 
+def drive_with_reader(
+    counter: Counter, address: tuple[str, int], listener: socket.socket
+) -> tuple[float, float]:
+    with socket.create_connection(address) as connection:
+        reader = Peer(connection)
+        reader.socket.sendall(b"GET /admin/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        reader.read_until(b"event: hello")
+        calls = drive(counter, address, listener)
+        for _ in range(REQUESTS + 6):
+            reader.read_until(b"event: request.ended")
+    return calls
+
+
+@pytest.mark.parametrize("backend", BOUNDS)
+def test_a_reader_of_the_feed_makes_a_request_at_most_a_tenth_dearer(
+    backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("dragoman", "dragoman.requests"):
+        caplog.set_level(logging.WARNING, name)
+    (_, without), (_, with_one) = [
+        anyio.run(serve, backend, partial(work, Counter()), {}, backend=backend)
+        for work in (drive, drive_with_reader)
+    ]
+    assert without < with_one <= without * 1.1
+
+
 SECRET, KEY = Secret("a-secret-of-some-length-0123456789ab"), "drk_0123456789"
 STEP = re.compile(r"^\| \d+ \| `(\S+)\.py` `(\S+)` \| ([a-z ]*)\|", re.MULTILINE)
 
