@@ -1,1 +1,1 @@
-"""What requests have used, by hour: counted in memory, written about each second, read by operators and client keys."""
+"""What requests have used, by hour: counted in memory, written twice a second, read by operators and client keys."""

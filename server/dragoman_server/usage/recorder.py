@@ -1,8 +1,8 @@
 """Count what requests use, and write it to the usage store.
 
-No request waits for that: it is counted in memory, and written about each second. So what the last second has added is
-lost if the process is killed. A store that does not work costs no request: what it could not take is kept for the next
-attempt, and one line in the log says so.
+No request waits for that: it is counted in memory, and written twice a second. So if the process is killed, at most
+what the last second has added is lost. A store that does not work costs no request: what it could not take is kept for
+the next attempt, and one line in the log says so.
 """
 
 import logging
@@ -34,8 +34,9 @@ from dragoman_server.usage.stores.memory import MemoryUsageStore
 
 _log = logging.getLogger("dragoman.usage")
 
-# Seconds between writes while requests come.
-WRITE_INTERVAL_S = 1.0
+# Seconds between writes while requests come. A request that comes during a write waits for it, this time, and its own
+# write, which together have to be less than a second.
+WRITE_INTERVAL_S = 0.5
 # For a write or a read. A file or server that takes longer does not work.
 _STORE_S = 5.0
 

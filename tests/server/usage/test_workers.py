@@ -34,8 +34,9 @@ input = 3.0
 output = 15.0
 """
 SUMS = ("input_tokens", "output_tokens", "reasoning_tokens", "cost_usd")
-# What a worker has counted in this time before it was killed may be lost: the interval of writes, and a write itself.
-LOST_S = 1.5
+# Those of the requests that have to be counted, and that of the requests in the last second of a worker that is killed.
+MODELS, LAST = ("sim/tools", "sim/reasoning"), ("sim/echo",)
+LAST_S = 1.0
 
 
 class Gateway(GatewayProcess):
@@ -54,8 +55,7 @@ class Gateway(GatewayProcess):
         finally:
             connection.close()
 
-    def send(self, requests: int) -> None:
-        models = ("sim/echo", "sim/tools", "sim/reasoning")
+    def send(self, requests: int, models: tuple[str, ...]) -> None:
         bodies = [
             json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello " * size}]})
             for model in models
@@ -69,29 +69,21 @@ class Gateway(GatewayProcess):
                 )
             )
 
-    def used(self) -> dict[str, Any]:
-        """Return the sums of all rows, from whichever worker. It has what that one has counted until now."""
-        while not (text := self.call("GET", "/admin/usage?since=1d")):
+    def used(self, models: tuple[str, ...]) -> dict[str, Any]:
+        """Return the sums of these models, from whichever worker. It has what that one has counted until now."""
+        while not (text := self.call("GET", "/admin/usage?since=1d&by=model")):
             pass
-        total = json.loads(text)["total"]
-        return {name: total[name] for name in (*SUMS, "requests")}
-
-    def settled(self) -> dict[str, Any]:
-        """Return the sums once they have not changed for longer than a worker waits with a write."""
-        found, since = self.used(), time.monotonic()
-        while time.monotonic() < since + LOST_S:
-            if (now := self.used()) != found:
-                found, since = now, time.monotonic()
-        return found
+        rows = [row for row in json.loads(text)["rows"] if f"sim/{row['model']}" in models]
+        return {name: sum(row[name] for row in rows) for name in (*SUMS, "requests")}
 
     def workers(self) -> list[int]:
         families = text_string_to_metric_families(self.call("GET", "/metrics"))
         samples = (sample for family in families for sample in family.samples)
         return [int(each.labels["pid"]) for each in samples if each.name == "process_resident_memory_bytes"]
 
-    def lines(self) -> list[dict[str, Any]]:
+    def lines(self, models: tuple[str, ...] = (*MODELS, *LAST)) -> list[dict[str, Any]]:
         found = [json.loads(line) for line in self.output if line.startswith("{")]
-        return [line for line in found if line.get("path") == "/v1/chat/completions"]
+        return [line for line in found if line.get("model") in models]
 
 
 def sums_of(lines: list[dict[str, Any]]) -> dict[str, Any]:
@@ -114,36 +106,23 @@ def test_usage_equals_the_sums_of_the_log(tmp_path: Path) -> None:
         "XDG_STATE_HOME": str(tmp_path / "state"),
         "TMPDIR": str(tmp_path),
     }
-    with Gateway(env=environ).ready() as gateway:
-        gateway.send(REQUESTS // 2)
-        before = REQUESTS // 2
-        wait_until(lambda: len(gateway.lines()) == before)
-        expected = sums_of(gateway.lines())
-        wait_until(lambda: gateway.used() == pytest.approx(expected))
+    with Gateway(env=environ).ready() as gateway, ThreadPoolExecutor(1) as thread:
+        victim = gateway.workers()[0]
+        gateway.send(REQUESTS, MODELS)
+        wait_until(lambda: len(gateway.lines(MODELS)) == REQUESTS)
+        killed = max(map(at, gateway.lines(MODELS))) + LAST_S
+        while time.time() < killed:
+            gateway.send(8, LAST)
+        last = thread.submit(gateway.send, 100, LAST)
+        os.kill(victim, signal.SIGKILL)
+        gateway.wait_for_line("starting another")
+        last.result()
 
-        with ThreadPoolExecutor(1) as thread:
-            rest = thread.submit(gateway.send, REQUESTS - before)
-            while len(gateway.lines()) < before + (REQUESTS - before) // 2:
-                time.sleep(0.001)
-            killed = time.time()
-            os.kill(gateway.workers()[0], signal.SIGKILL)
-            gateway.wait_for_line("starting another")
-            rest.result()
-
-        def lost() -> int:
-            return len(gateway.lines()) - gateway.used()["requests"]
-
+        expected = sums_of(gateway.lines(MODELS))
+        wait_until(lambda: gateway.used(MODELS) == pytest.approx(expected))
         # Lines of both workers: those of the one that was not killed are counted.
-        wait_until(lambda: 0 <= lost() <= sum(abs(at(line) - killed) < LOST_S for line in gateway.lines()))
-        wait_until(
-            lambda: len(gateway.lines()) >= REQUESTS - 8
-        )  # as many were open with each of both, at most
-        lines, kept = gateway.lines(), gateway.settled()
-        print(f"{len(lines)} requests, {lost()} lost with the worker that was killed")
-        gateway.send(30)
-        wait_until(lambda: len(gateway.lines()) == len(lines) + 30)
-        more = sums_of(gateway.lines()[len(lines) :])
-        wait_until(lambda: gateway.used() == pytest.approx({name: kept[name] + more[name] for name in more}))
+        in_its_last = sum(abs(at(line) - killed) < LAST_S for line in gateway.lines(LAST))
+        wait_until(lambda: 0 <= len(gateway.lines(LAST)) - gateway.used(LAST)["requests"] <= in_its_last)
         gateway.signal(signal.SIGTERM)
         assert gateway.wait() == 0
     assert oct((tmp_path / "state/dragoman/usage.sqlite").stat().st_mode)[-3:] == "600"
