@@ -26,14 +26,14 @@ from dragoman_server.cli.options import (
 )
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.platform.state_directory import state_directory
-from dragoman_server.settings import ServerSettings, Settings
+from dragoman_server.settings import ClientKey, ServerSettings, Settings
 from dragoman_server.settings.problems import ConfigError
 
 if TYPE_CHECKING:
     from dragoman_server.usage.stores.base import UsageStore
 
 _FILE = "usage.sqlite"
-_BY = "key,model,upstream,account,day,hour"
+_BY = "key,group,model,upstream,account,day,hour"
 _FILTERS = ("key", "model", "upstream", "account")
 # The columns of the table for people; CSV and JSON have all.
 _SHOWN = {
@@ -128,8 +128,8 @@ def _read(settings: Settings, config_file: str | None, query: str) -> dict[str, 
     import msgspec
 
     from dragoman import RemoteProtocolError
-    from dragoman_server.http.usage import usage_json, usage_query
-    from dragoman_server.usage.stores.base import UsageStoreError
+    from dragoman_server.cli.keys.store import STORE_ERRORS, read_stored
+    from dragoman_server.http.usage import KEY_GROUP, usage_json, usage_query
 
     try:
         wanted = usage_query(query, time.time())
@@ -141,15 +141,16 @@ def _read(settings: Settings, config_file: str | None, query: str) -> dict[str, 
     except AdminUnavailable as error:
         reason = str(error)
 
-    async def read() -> dict[str, Any]:
+    async def read(keys: Sequence[ClientKey]) -> dict[str, Any]:
         store = stored_usage(settings.server)
         async with store.running():
-            report: dict[str, Any] = msgspec.to_builtins(await usage_json(store, wanted))
+            report: dict[str, Any] = msgspec.to_builtins(await usage_json(store, wanted, keys))
         return report
 
     try:
-        return anyio.run(read)
-    except (UsageUnavailable, UsageStoreError, OSError, ExceptionGroup) as error:
+        in_store = read_stored(settings) if KEY_GROUP in wanted.by and settings.server.stored_keys else ()
+        return anyio.run(read, (*settings.client_keys, *in_store))
+    except STORE_ERRORS as error:
         exit_with(FAILURE, f"{reason}; {error}")
 
 

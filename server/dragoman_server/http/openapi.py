@@ -136,7 +136,10 @@ def _operation(
                 for name in re.findall(r"{(\w+)}", path)
             ),
             # Query reads an empty value as a parameter that is missing.
-            *(_parameter("query", each, allowEmptyValue=not each.repeats) for each in operation.parameters),
+            *(
+                _parameter("query", each, allowEmptyValue=not each.repeats)
+                for each in operation.parameters or ()
+            ),
         ],
         "responses": {
             str(status): _response(status, answers, schema_of)

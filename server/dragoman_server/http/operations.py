@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from dragoman.codec import ProtocolSpec
-from dragoman_server.http.request import Parameter
+from dragoman_server.http.request import Parameter, Query
 
 
 class MediaType(NamedTuple):
@@ -46,7 +47,7 @@ class ApiOperation:
         errors: The statuses of the errors that not every path has.
         body: The type of the request's body, None if nothing reads one.
         requires_body: A request without a body is an error.
-        parameters: Those of the query.
+        parameters: Those of the query, None if they are those of another path.
         place: What the name in braces in the path stands for.
         protocol: Its vendor documents the bodies.
         error_types: The forms of an error.
@@ -57,7 +58,7 @@ class ApiOperation:
     errors: Sequence[int | str] = ()
     body: Any = None
     requires_body: bool = True
-    parameters: Sequence[Parameter] = ()
+    parameters: Sequence[Parameter] | None = ()
     place: str = ""
     protocol: ProtocolSpec | None = None
     error_types: Sequence[Any] = (ErrorBody,)
@@ -86,3 +87,14 @@ class DescribedRoute(Route):
     def __init__(self, path: str, endpoint: Any, **operations: ApiOperation) -> None:
         super().__init__(path, endpoint, methods=list(operations))
         self.operations = operations
+
+
+class AdminRoute(DescribedRoute):
+    """A path below /admin, which has no clients that are newer than it: it refuses parameters that it does not know."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        operation = self.operations.get(scope["method"])
+        if operation is not None and operation.parameters is not None:
+            query = Query(scope["query_string"].decode("latin-1"), keeps_empty=True)
+            query.check_names([parameter.name for parameter in operation.parameters])
+        await super().handle(scope, receive, send)

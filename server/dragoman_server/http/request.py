@@ -140,7 +140,9 @@ BOOLEAN = ("true", "false")
 
 
 class Query:
-    """The parameters of a query. Unknown names are not errors, and where a value is repeated the last one counts.
+    """The parameters of a query. Unknown names are errors for check_names() only.
+
+    Where a value is repeated the last one counts.
 
     Its methods raise RemoteProtocolError for a wrong value, and return None for a parameter that is missing.
 
@@ -157,6 +159,17 @@ class Query:
     def names(self) -> list[str]:
         """Return the names of all parameters that have a value."""
         return list(self._values)
+
+    def check_names(self, known: Sequence[str]) -> None:
+        """Raise RemoteProtocolError for a parameter that is none of these."""
+        for name in self._values:
+            if name not in known:
+                there_are = f"there are {', '.join(known)}" if known else "there are none here"
+                raise RemoteProtocolError(
+                    f"unknown parameter {name[:100]!a}; {there_are}",
+                    path=f"/{name[:100]}",
+                    code="unknown_parameter",
+                )
 
     def get(self, name: str) -> str | None:
         """Return the value of a parameter."""

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
@@ -10,20 +10,25 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from starlette.routing import BaseRoute
 
-from dragoman import RemoteProtocolError, RequestRefused
+from dragoman import RequestRefused
+from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.endpoint import BaseEndpoint
 from dragoman_server.http.operations import ApiOperation, DescribedRoute
 from dragoman_server.http.request import Parameter, Query, invalid_parameter
 from dragoman_server.platform.clock import utc_text
+from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.proxying.client_request import ClientRequest
-from dragoman_server.settings import LimitHolder
+from dragoman_server.settings import ClientKey, LimitHolder
 from dragoman_server.usage.stores.base import (
     DAY_HOURS,
     FILTERS,
     FIRST_BYTE_BOUNDS,
     GROUPS,
     HOUR_S,
+    MAX_GROUPS,
+    ROW_BYTES,
+    Grouping,
     KeyUse,
     UsageCounts,
     UsageGroup,
@@ -40,8 +45,14 @@ _UNITS = {"h": 1, "d": DAY_HOURS, "w": 7 * DAY_HOURS}
 _AGO = re.compile(r"(\d{1,5})([hdw])")
 _A_TIME = "24h, 7d, 2w (ago), a date, or a time such as 2026-11-29T18:00:00Z"
 
+# What rows are grouped by as well: the group of [[groups]] that the key of a row is in now. Stores know keys only.
+KEY_GROUP = "group"
+
 _BY = Parameter(
-    "by", "what the rows are grouped by, each once; also with commas", choices=tuple(GROUPS), repeats=True
+    "by",
+    "what the rows are grouped by, each once; also with commas",
+    choices=(*GROUPS, KEY_GROUP),
+    repeats=True,
 )
 _SINCE = Parameter("since", f"where it begins: {_A_TIME}; {_DEFAULT_SINCE} by default")
 _UNTIL = Parameter("until", "where it ends, as since; now by default")
@@ -53,7 +64,6 @@ USAGE_PARAMETERS = (
     _LIMIT,
     *(Parameter(name, f"usage of this {name} only") for name in FILTERS),
 )
-_NAMES = [parameter.name for parameter in USAGE_PARAMETERS]
 
 
 class UsageFigures(msgspec.Struct, kw_only=True):
@@ -63,6 +73,7 @@ class UsageFigures(msgspec.Struct, kw_only=True):
     """
 
     key: str | UnsetType = UNSET
+    group: str | UnsetType = UNSET
     model: str | UnsetType = UNSET
     upstream: str | UnsetType = UNSET
     account: str | UnsetType = UNSET
@@ -92,24 +103,18 @@ class UsageReport(msgspec.Struct):
     truncated: bool
 
 
-class Budget(msgspec.Struct):
-    """A budget in US dollars, and what is left of it in this period."""
-
-    usd: float
-    period: str
-    spent: float | None
-    left: float | None
-    starts_again: str | None
-
-
-class GroupLimits(msgspec.Struct, kw_only=True):
-    """The limits that the keys of a group have together. null: there is none."""
+class Limits(msgspec.Struct, kw_only=True):
+    """The limits of a client key or a group, and what is spent of the budget in this period. null: there is none."""
 
     name: str
     models: tuple[str, ...] | None
     requests_per_minute: int | None
     tokens_per_minute: int | None
-    budget: Budget | None
+    budget: float | None
+    budget_period: str | None
+    budget_spent: float | None
+    budget_left: float | None
+    budget_starts_again: str | None
 
 
 class KeyTotal(msgspec.Struct, kw_only=True):
@@ -120,16 +125,11 @@ class KeyTotal(msgspec.Struct, kw_only=True):
     cost_usd: float
 
 
-class OwnUsage(msgspec.Struct, kw_only=True):
+class OwnUsage(Limits, kw_only=True):
     """What a client key has used, and its limits. null: there is none."""
 
-    key: str
     expires: str | None
-    models: tuple[str, ...] | None
-    requests_per_minute: int | None
-    tokens_per_minute: int | None
-    budget: Budget | None
-    group: GroupLimits | None
+    group: Limits | None
     total: KeyTotal
     today: UsageFigures
     last_7d: UsageFigures
@@ -147,10 +147,6 @@ class UsageSource(Protocol):
 def usage_query(text: str, now: float) -> UsageQuery:
     """Return what a query string asks for. now: seconds since the epoch. Raises RemoteProtocolError."""
     query = Query(text)
-    for name in query.names():
-        if name not in _NAMES:
-            message = f"unknown parameter {name[:100]!a}; there are {', '.join(_NAMES)}"
-            raise RemoteProtocolError(message, path=f"/{name[:100]}", code="unknown_parameter")
     by = tuple(filter(None, ",".join(query.all(_BY.name)).split(",")))
     if len(set(by)) < len(by) or not set(by) <= set(_BY.choices):
         raise invalid_parameter(_BY.name, f"some of {', '.join(_BY.choices)}, each once")
@@ -180,9 +176,9 @@ def _hour(name: str, text: str, now: float, *, end: bool = False) -> int:
     return max(0, int(-(-seconds // HOUR_S) if end else seconds // HOUR_S))
 
 
-async def usage_json(usage: UsageSource, query: UsageQuery) -> UsageReport:
-    """Return the rows of a query and their sum. Raises UsageStoreError."""
-    groups = await usage.read(query._replace(limit=query.limit + 1))
+async def usage_json(usage: UsageSource, query: UsageQuery, keys: Iterable[ClientKey]) -> UsageReport:
+    """Return the rows of a query and their sum. keys: all that there are. Raises UsageStoreError."""
+    groups = await _read(usage, query._replace(limit=query.limit + 1), keys)
     total = groups if not query.by else await usage.read(query._replace(by=()))
     shown = groups[: query.limit] if query.by else []
     return UsageReport(
@@ -194,6 +190,24 @@ async def usage_json(usage: UsageSource, query: UsageQuery) -> UsageReport:
         total=UsageFigures(**_figures(total[0][1] if total else UsageCounts())),
         truncated=len(groups) > query.limit,
     )
+
+
+async def _read(usage: UsageSource, query: UsageQuery, keys: Iterable[ClientKey]) -> list[UsageGroup]:
+    """Return the groups of a query, of which KEY_GROUP is made here."""
+    if KEY_GROUP not in query.by:
+        return await usage.read(query)
+    group_of = {key.name: key.group or "" for key in keys}
+    stored = ["key", *(name for name in query.by if name not in ("key", KEY_GROUP))]
+    groups = await usage.read(query._replace(by=tuple(stored), limit=MAX_GROUPS))
+
+    def add_up() -> list[UsageGroup]:
+        sums = Grouping(query)
+        for values, counts in groups:
+            row = {**dict(zip(stored, values, strict=True)), KEY_GROUP: group_of.get(str(values[0]), "")}
+            sums.add_group(tuple([row[name] for name in query.by]), counts)
+        return sums.result()
+
+    return await off_loop(len(groups) * ROW_BYTES, add_up)
 
 
 def _figures(counts: UsageCounts) -> dict[str, Any]:
@@ -253,39 +267,39 @@ class OwnUsageEndpoint(BaseEndpoint):
                 periods[name] = UsageFigures(**_figures(groups[0][1] if groups else UsageCounts()))
         except UsageStoreError:
             raise RequestRefused("the usage store does not respond", status=503) from None
-        own, *of_group = [
-            _limits(holder, each, limits.period_ends(holder))
-            for holder, each in zip(key.holders, await limits.spent(key.holders), strict=True)
-        ]
+        own, *of_group = await limits_of(key.holders, limits)
         await request.respond_json(
             OwnUsage(
                 **own,
                 **periods,
-                key=key.name,
                 expires=None if key.expires is None else utc_text(key.expires),
-                group=GroupLimits(name=key.holders[1].name, **of_group[0]) if of_group else None,
+                group=Limits(**of_group[0]) if of_group else None,
                 total=key_total(all_of_it),
             )
         )
 
 
-def _limits(holder: LimitHolder, spent: float | None, ends: datetime | None) -> dict[str, Any]:
-    """Return the limits, as GroupLimits and OwnUsage have them. spent, ends: of the budget, see ClientLimits."""
-    budget: Budget | None = None
-    if holder.budget is not None:
-        budget = Budget(
-            usd=holder.budget,
-            period=holder.budget_period,
-            spent=None if spent is None else round(spent, 6),
-            left=None if spent is None else max(0.0, round(holder.budget - spent, 6)),
-            starts_again=None if ends is None else utc_text(ends),
+async def limits_of(holders: Sequence[LimitHolder], limits: ClientLimits) -> list[dict[str, Any]]:
+    """Return the fields of Limits, of keys or groups. What is spent is null if that is unknown."""
+    found = []
+    for holder, spent in zip(holders, await limits.spent(holders), strict=True):
+        budget = holder.budget
+        ends = None if budget is None else limits.period_ends(holder)
+        left = None if spent is None or budget is None else max(0.0, round(budget - spent, 6))
+        found.append(
+            {
+                "name": holder.name,
+                "models": holder.models or None,
+                "requests_per_minute": holder.requests_per_minute,
+                "tokens_per_minute": holder.tokens_per_minute,
+                "budget": budget,
+                "budget_period": None if budget is None else holder.budget_period,
+                "budget_spent": None if spent is None else round(spent, 6),
+                "budget_left": left,
+                "budget_starts_again": None if ends is None else utc_text(ends),
+            }
         )
-    return {
-        "models": holder.models or None,
-        "requests_per_minute": holder.requests_per_minute,
-        "tokens_per_minute": holder.tokens_per_minute,
-        "budget": budget,
-    }
+    return found
 
 
 def key_total(use: KeyUse) -> KeyTotal:

@@ -77,6 +77,11 @@ def find_recordings(
     return Found(found, None)
 
 
+def is_cursor(text: str) -> bool:
+    """True if a list of recordings may have had this cursor: the file that it names may be too old by now."""
+    return _NAME.fullmatch(text) is not None
+
+
 def recording_path(folder: Path, id: str) -> Path | None:
     """Return the file of the recording of a request, None if there is none. Raises OSError."""
     for name in _names(folder):

@@ -81,15 +81,18 @@ def test_for_spreadsheets_and_for_programs(file: Path) -> None:
 def test_keys_are_listed_with_what_they_have_used(file: Path) -> None:
     Path("dragoman.toml").write_text(
         f'[server]\nsecret = "{"s" * 32}"\n[[client_keys]]\nname = "ci"\nhash = "{"0" * 64}"\nbudget = 1\n'
+        'group = "team"\n[[groups]]\nname = "team"\n'
         '[[prices]]\nmodel = "*"\ninput = 1\noutput = 1\n'
     )
     result = run("keys", "list")
     assert result.stderr == ""
     assert result.stdout.splitlines()[1].split() == [
-        "ci", "active", "4", "13028", "$0.50", "2026-09-21", "14:13", "budget=1/month"
+        "ci", "active", "4", "13028", "$0.50", "2026-09-21", "14:13", "group=team", "budget=1/month"
     ]  # fmt: skip
+    by_group = json.loads(run("usage", "--by", "group", "--since", "30d", "--json").stdout)["rows"]
+    assert [(each["group"], each["requests"]) for each in by_group] == [("team", 4), ("", 2)]
     (row,) = json.loads(run("keys", "list", "--json").stdout)["keys"]
-    assert row["budget_spent"] is None, "it is in the memory of the gateway"
+    assert (row["budget_spent"], row["budget_left"]) == (None, None), "they are in the memory of the gateway"
 
 
 def test_the_running_gateway_is_asked_first(file: Path) -> None:

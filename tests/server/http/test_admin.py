@@ -84,6 +84,18 @@ async def change(app: Any, account: str, name: str) -> Any:
     return json.loads(client.body)
 
 
+async def test_a_parameter_that_is_not_there_is_refused() -> None:
+    for method, path in [*EXISTING, ("GET", "/admin/events")]:
+        if method == "HEAD" or path.startswith(
+            "/admin/explain"
+        ):  # that has the parameters of a client's path
+            continue
+        for query in (b"colour=red", b"colour="):
+            client = await call(app_of(), path, method, ADMIN, query_string=query)
+            assert client.status == 400, path
+            assert client.error["message"].startswith("unknown parameter 'colour'; there are "), path
+
+
 # The gate.
 
 

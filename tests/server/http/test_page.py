@@ -194,6 +194,8 @@ async def test_recordings_are_listed_and_searched(tmp_path: Path) -> None:
         assert cursor is not None
         rest, end = await listed(f"limit=2&cursor={cursor}")
         assert (sorted([*first, *rest]), end) == (sorted(ids), None)
+        wrong = await running.call(f"/admin/recordings?cursor={ids[0]}", method="GET")
+        assert (wrong.status, wrong.error["message"][:14]) == (400, "cursor must be")
         for query, count in (
             ("q=ALPHA", 1),
             ("q=gamma", 1),

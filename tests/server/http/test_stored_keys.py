@@ -105,7 +105,7 @@ async def test_the_life_of_a_key_over_two_gateways() -> None:
         third = (await admin(one, "POST", "/ci/rotate", {"overlap": "0", "expires": "never"}))["key"]
         assert [await statuses(key) for key in (first, second, third)] == [[401, 401]] * 2 + [[200, 200]]
         own = json.loads((await call(other, "/v1/usage", None, "GET", {"x-api-key": third})).body)
-        assert (own["key"], own["group"]["models"], own["total"]["requests"]) == ("ci", ["up/*"], 4)
+        assert (own["name"], own["group"]["models"], own["total"]["requests"]) == ("ci", ["up/*"], 4)
         listed = await admin(other, "GET", "")
         assert [key["requests"] for key in listed["keys"]] == [0, 4]
         assert [(key["name"], key["source"]) for key in listed["keys"]] == [

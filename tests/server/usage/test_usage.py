@@ -269,6 +269,7 @@ async def test_the_operator_sees_what_each_key_has_used() -> None:
         status, usage = await admin("/admin/usage?by=key,model&since=1d&key=red", gateway)
     red, blue = found["keys"]
     assert red.pop("last_used") is not None
+    assert red.pop("budget_starts_again") is not None
     assert red == {
         "name": "red",
         "source": "file",
@@ -279,12 +280,13 @@ async def test_the_operator_sees_what_each_key_has_used() -> None:
         "requests": 2,
         "tokens": 2 * TOKENS,
         "cost_usd": 2 * TOKENS,
-        "models": [],
+        "models": None,
         "requests_per_minute": None,
         "tokens_per_minute": None,
         "budget": 100.0,
         "budget_period": "day",
         "budget_spent": 2 * TOKENS,
+        "budget_left": 100.0 - 2 * TOKENS,
     }
     assert (blue["requests"], blue["tokens"], blue["budget"]) == (1, TOKENS, None)
     assert (status, usage["by"], usage["truncated"]) == (200, ["key", "model"], False)
@@ -314,7 +316,7 @@ async def test_rows_beyond_the_limit_are_in_the_total() -> None:
 
 
 WRONG = {
-    "by=keys": "by must be some of key, model, upstream, account, day, hour, each once",
+    "by=keys": "by must be some of key, model, upstream, account, day, hour, group, each once",
     "by=key,key": "by must be some of",
     "since=soon": "since must be 24h, 7d, 2w (ago), a date",
     "since=2026-11-29T12:00": "has no offset from UTC",
@@ -379,40 +381,49 @@ async def test_a_client_key_sees_its_own_figures_and_no_others() -> None:
         "alone": {},
     }  # fmt: skip
     groups = {"team": {"budget": 9000.0, "budget_period": "total", "requests_per_minute": 99}}
-    gateway = scripted(CHAT, keys=keys, groups=groups, prices=PRICES, clock=Clock())
+    gateway = scripted(CHAT, keys=keys, groups=groups, prices=PRICES, clock=Clock(), admin_key=Secret(ADMIN))
     async with gateway.app.lifespan():
         for key in ("red", "red", "blue"):
             assert (await gateway.request(key=key)).status == 200
         red, blue, alone = [
             json.loads((await gateway.call("/v1/usage?key=blue", key=key, method="GET")).body) for key in keys
         ]
+        _, listed = await admin("/admin/keys", gateway)
+        _, by_group = await admin("/admin/usage?by=group", gateway)
+        _, by_both = await admin("/admin/usage?by=group,key&limit=2", gateway)
         unknown = await gateway.call("/v1/usage", key="green", method="GET")
         missing = await call(gateway.app, "/v1/usage", None, "GET", {})
     spent = 2.0 * TOKENS
     assert {
-        name: red[name] for name in ("key", "models", "requests_per_minute", "tokens_per_minute", "total")
+        name: red[name] for name in ("name", "models", "requests_per_minute", "tokens_per_minute", "total")
     } == {
-        "key": "red",
+        "name": "red",
         "models": ["up/*"],
         "requests_per_minute": None,
         "tokens_per_minute": 9000,
         "total": {"requests": 2, "tokens": 2 * TOKENS, "cost_usd": spent},
     }
-    again = red["budget"]["starts_again"]
+    again = red["budget_starts_again"]
     assert again.endswith("T00:00:00Z")
-    assert red["budget"] == {
-        "usd": 1000.0, "period": "day", "spent": spent, "left": 1000.0 - spent, "starts_again": again
-    }  # fmt: skip
+    budget = {"budget": 1000.0, "budget_period": "day", "budget_spent": spent, "budget_left": 1000.0 - spent}
+    assert red == {**red, **budget}
     assert red["group"] == blue["group"] == {
         "name": "team", "models": None, "requests_per_minute": 99, "tokens_per_minute": None,
-        "budget": {
-            "usd": 9000.0, "period": "total", "spent": 3.0 * TOKENS, "left": 9000.0 - 3.0 * TOKENS, "starts_again": None
-        },
+        "budget": 9000.0, "budget_period": "total", "budget_spent": 3.0 * TOKENS,
+        "budget_left": 9000.0 - 3.0 * TOKENS, "budget_starts_again": None,
     }  # fmt: skip
+    assert [[each[name] for name in red["group"]] for each in listed["keys"]] == [
+        [each[name] for name in red["group"]] for each in (red, blue, alone)
+    ]
+    assert listed["groups"] == [red["group"]]
+    assert [(row["group"], row["requests"]) for row in by_group["rows"]] == [("team", 3)]
+    assert [(row["group"], row["key"], row["requests"]) for row in by_both["rows"]] == [
+        ("team", "red", 2), ("team", "blue", 1)
+    ]  # fmt: skip
     assert alone["group"] is None
     for period in ("today", "last_7d", "last_30d"):
         assert (red[period]["requests"], blue[period]["requests"]) == (2, 1)
-    assert (blue["key"], blue["budget"], "red" in json.dumps(blue)) == ("blue", None, False)
+    assert (blue["name"], blue["budget"], "red" in json.dumps(blue)) == ("blue", None, False)
     assert (unknown.status, missing.status) == (401, 401)
 
 

@@ -370,7 +370,7 @@ def _user() -> str:
 # The list.
 
 _NOT_LISTED = ("name", "hash", "previous_hash", "budget_period", "disabled")
-_USAGE = ("requests", "tokens", "cost_usd", "last_used", "budget_spent")
+_USAGE = ("requests", "tokens", "cost_usd", "last_used", "budget_spent", "budget_left")
 
 
 def _permissions(key: ClientKey) -> Iterator[str]:

@@ -52,7 +52,7 @@ def read_used(settings: Settings, keys: list[ClientKey]) -> list[dict[str, Any]]
 
     rows = _with_store(settings, read)
     if settings.server.account_store == "memory":  # of the gateway, which counts budgets there
-        rows = [{**row, "budget_spent": None} for row in rows]
+        rows = [{**row, "budget_spent": None, "budget_left": None} for row in rows]
     return rows
 
 

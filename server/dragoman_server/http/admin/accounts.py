@@ -16,7 +16,7 @@ from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.replies import audit_request, respond, time_text
 from dragoman_server.http.auth import ADMIN_PATH
-from dragoman_server.http.operations import ApiOperation, DescribedRoute
+from dragoman_server.http.operations import AdminRoute, ApiOperation
 from dragoman_server.policy.health import INITIAL_HEALTH, AccountState, Health
 from dragoman_server.settings import AccountSettings
 
@@ -86,7 +86,7 @@ def account_routes(gateway: Gateway) -> Sequence[BaseRoute]:
         return respond(gateway, request, account_json(account, health, time.time()))
 
     listing = ApiOperation(summary="List all accounts", answers={200: (AccountList,)})
-    routes: list[BaseRoute] = [DescribedRoute(f"{ADMIN_PATH}/accounts", list_accounts, GET=listing)]
+    routes: list[BaseRoute] = [AdminRoute(f"{ADMIN_PATH}/accounts", list_accounts, GET=listing)]
     for name, change in _CHANGES.items():
         operation = ApiOperation(
             summary=f"{name.capitalize()} an account",
@@ -95,7 +95,7 @@ def account_routes(gateway: Gateway) -> Sequence[BaseRoute]:
             place="the id of an account: upstream/account",  # so it has a slash in it
         )
         endpoint = partial(change_account, name=name, change=change)
-        routes.append(DescribedRoute(f"{ADMIN_PATH}/accounts/{{id:path}}/{name}", endpoint, POST=operation))
+        routes.append(AdminRoute(f"{ADMIN_PATH}/accounts/{{id:path}}/{name}", endpoint, POST=operation))
     return routes
 
 

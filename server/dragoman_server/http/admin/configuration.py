@@ -11,7 +11,7 @@ from dragoman_server.config.show import shown_settings
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.replies import respond
 from dragoman_server.http.auth import ADMIN_PATH
-from dragoman_server.http.operations import ApiOperation, DescribedRoute
+from dragoman_server.http.operations import AdminRoute, ApiOperation
 
 
 class SettingInForce(msgspec.Struct):
@@ -39,4 +39,4 @@ def configuration_routes(gateway: Gateway) -> Sequence[BaseRoute]:
         return respond(gateway, request, Configuration(settings))
 
     operation = ApiOperation(summary="Show the configuration in force", answers={200: (Configuration,)})
-    return [DescribedRoute(f"{ADMIN_PATH}/configuration", show, GET=operation)]
+    return [AdminRoute(f"{ADMIN_PATH}/configuration", show, GET=operation)]

@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.replies import respond
 from dragoman_server.http.auth import EXPLAIN_PATH
-from dragoman_server.http.operations import VENDORS_OBJECT, ApiOperation, DescribedRoute
+from dragoman_server.http.operations import VENDORS_OBJECT, AdminRoute, ApiOperation
 from dragoman_server.http.request import path_below_mount, read_body
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.proxying.explanation import NoEndpoint, as_builtins, explain
@@ -51,6 +51,7 @@ def explain_routes(gateway: Gateway) -> Sequence[BaseRoute]:
         answers={200: (ExplainedPath,)},
         errors=(404,),
         body=VENDORS_OBJECT,
+        parameters=None,
         place="the path of the client's request, such as v1/messages",
     )
-    return [DescribedRoute(f"{EXPLAIN_PATH}/{{path:path}}", explain_request, POST=operation)]
+    return [AdminRoute(f"{EXPLAIN_PATH}/{{path:path}}", explain_request, POST=operation)]

@@ -1,7 +1,7 @@
 """Client keys: their list, what they have used, and changes of those that are kept in the account store."""
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -23,10 +23,10 @@ from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.replies import audit_request, respond, time_text
 from dragoman_server.http.admin.usage import UNREADABLE
 from dragoman_server.http.auth import ADMIN_PATH
-from dragoman_server.http.operations import ApiOperation, DescribedRoute
+from dragoman_server.http.operations import AdminRoute, ApiOperation
 from dragoman_server.http.request import read_body
-from dragoman_server.http.usage import UsageSource, key_total
-from dragoman_server.settings import ClientKey, LimitHolder, Settings
+from dragoman_server.http.usage import Limits, UsageSource, key_total, limits_of
+from dragoman_server.settings import ClientKey, Settings
 from dragoman_server.settings.client_keys import NOT_CHOSEN, SETTINGS, WHEN, public_table
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.values import NAME, InvalidValue
@@ -70,18 +70,6 @@ async def _enable(stored: StoredKeys, settings: Settings, name: str, body: JSONO
 async def _revoke(stored: StoredKeys, settings: Settings, name: str, body: JSONObject) -> _Changed:
     await stored.revoke(name, settings)
     return None, None
-
-
-class Limits(msgspec.Struct, kw_only=True):
-    """The limits of a key or group, and what is spent of the budget in this period."""
-
-    name: str
-    models: tuple[str, ...]
-    requests_per_minute: int | None
-    tokens_per_minute: int | None
-    budget: float | None
-    budget_period: str | None
-    budget_spent: float | None
 
 
 class KeyState(Limits, kw_only=True):
@@ -181,8 +169,7 @@ def key_routes(gateway: Gateway) -> Sequence[BaseRoute]:
 
     async def list_keys(request: Request) -> Response:
         keys = await states_of(all_keys(settings, stored_keys))
-        spent = await gateway.limits.spent(settings.groups)
-        groups = [Limits(**_limits(group, each)) for group, each in zip(settings.groups, spent, strict=True)]
+        groups = [Limits(**each) for each in await limits_of(settings.groups, gateway.limits)]
         return respond(gateway, request, KeyList(keys, groups))
 
     async def show_key(request: Request) -> Response:
@@ -212,10 +199,10 @@ def key_routes(gateway: Gateway) -> Sequence[BaseRoute]:
         return respond(gateway, request, {**shown, **state}, 201 if done == "made" else 200)
 
     return [
-        DescribedRoute(_KEYS_PATH, list_keys, GET=_LIST),
-        DescribedRoute(f"{_KEYS_PATH}/{{name}}", show_key, GET=_SHOW),
+        AdminRoute(_KEYS_PATH, list_keys, GET=_LIST),
+        AdminRoute(f"{_KEYS_PATH}/{{name}}", show_key, GET=_SHOW),
         *(
-            DescribedRoute(
+            AdminRoute(
                 _KEYS_PATH + path, partial(change_key, done=done, change=change), **{method: operation}
             )
             for method, path, done, change, operation in _CHANGES
@@ -261,18 +248,17 @@ async def keys_json(
     """Return the state of client keys. Raises UsageStoreError."""
     uses = await usage.key_uses([key.name for key in keys])
     in_file = {key.name for key in settings.client_keys}
-    spent = await limits.spent(keys)
     return [
         _key_json(key, use, each, now, "file" if key.name in in_file else "store")
-        for key, use, each in zip(keys, uses, spent, strict=True)
+        for key, use, each in zip(keys, uses, await limits_of(keys, limits), strict=True)
     ]
 
 
 def _key_json(
-    key: ClientKey, use: KeyUse, spent: float | None, now: float, source: Literal["file", "store"]
+    key: ClientKey, use: KeyUse, limits: Mapping[str, Any], now: float, source: Literal["file", "store"]
 ) -> KeyState:
     return KeyState(
-        **_limits(key, spent),
+        **limits,
         **msgspec.structs.asdict(key_total(use)),
         group=key.group,
         state=key.state(now),
@@ -285,16 +271,3 @@ def _key_json(
 
 def _end_text(end: datetime | None) -> str | None:
     return None if end is None else time_text(end.timestamp())
-
-
-def _limits(holder: LimitHolder, spent: float | None) -> dict[str, Any]:
-    """Return the fields of Limits. spent: of the budget in this period, None if there is none or it is unknown."""
-    return {
-        "name": holder.name,
-        "models": holder.models,
-        "requests_per_minute": holder.requests_per_minute,
-        "tokens_per_minute": holder.tokens_per_minute,
-        "budget": holder.budget,
-        "budget_period": None if holder.budget is None else holder.budget_period,
-        "budget_spent": None if spent is None else round(spent, 6),
-    }

@@ -15,11 +15,11 @@ from starlette.routing import BaseRoute
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.replies import respond
 from dragoman_server.http.auth import ADMIN_PATH
-from dragoman_server.http.operations import ApiOperation, DescribedRoute
-from dragoman_server.http.request import Parameter, Query
+from dragoman_server.http.operations import AdminRoute, ApiOperation
+from dragoman_server.http.request import Parameter, Query, invalid_parameter
 from dragoman_server.log import log_request
 from dragoman_server.recordings.document import Recording, RecordingError, load
-from dragoman_server.recordings.listing import RecordingSummary, find_recordings, recording_path
+from dragoman_server.recordings.listing import RecordingSummary, find_recordings, is_cursor, recording_path
 from dragoman_server.recordings.replay import Difference, attempt_of, first_difference, replay
 from dragoman_server.wire.headers import OPERATOR_HEADERS
 
@@ -90,6 +90,8 @@ def recording_routes(gateway: Gateway) -> Sequence[BaseRoute]:
         query = Query(request.url.query)
         cursor, model, text = (query.get(each.name) for each in (_CURSOR, _MODEL, _TEXT))
         limit = query.integer(_LIMIT) or _DEFAULT_LIMIT
+        if cursor is not None and not is_cursor(cursor):
+            raise invalid_parameter(_CURSOR.name, "that of a list of recordings")
         found = await in_thread(
             lambda path: find_recordings(path, cursor=cursor, limit=limit, model=model, text=text)
         )
@@ -117,10 +119,10 @@ def recording_routes(gateway: Gateway) -> Sequence[BaseRoute]:
             raise HTTPException(422, f"it cannot be replayed: {error}") from None
 
     return [
-        DescribedRoute(_PATH, list_recordings, GET=_LIST),
-        DescribedRoute(f"{_PATH}/{{id}}", send_recording, GET=_SHOW),
+        AdminRoute(_PATH, list_recordings, GET=_LIST),
+        AdminRoute(f"{_PATH}/{{id}}", send_recording, GET=_SHOW),
         # Nothing changes, and nothing is sent anywhere.
-        DescribedRoute(f"{_PATH}/{{id}}/replay", replay_recording, GET=_REPLAY),
+        AdminRoute(f"{_PATH}/{{id}}/replay", replay_recording, GET=_REPLAY),
     ]
 
 

@@ -14,7 +14,7 @@ from dragoman_server.config.reload import ReloadResult
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.replies import audit_request, respond
 from dragoman_server.http.auth import ADMIN_PATH
-from dragoman_server.http.operations import ApiOperation, DescribedRoute
+from dragoman_server.http.operations import AdminRoute, ApiOperation
 
 
 class ReloadOutcome(msgspec.Struct):
@@ -53,4 +53,4 @@ def reload_routes(
         answers={200: (ReloadOutcome,), 422: (ReloadOutcome,)},
         errors=(404,),
     )
-    return [DescribedRoute(f"{ADMIN_PATH}/reload", reload_configuration, POST=operation)]
+    return [AdminRoute(f"{ADMIN_PATH}/reload", reload_configuration, POST=operation)]

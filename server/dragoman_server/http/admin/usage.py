@@ -9,10 +9,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from dragoman import RemoteProtocolError
+from dragoman_server.accounts.stored_keys import all_keys
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.replies import respond
 from dragoman_server.http.auth import ADMIN_PATH
-from dragoman_server.http.operations import ApiOperation, DescribedRoute
+from dragoman_server.http.operations import AdminRoute, ApiOperation
 from dragoman_server.http.usage import USAGE_PARAMETERS, UsageReport, usage_json, usage_query
 from dragoman_server.usage.stores.base import UsageStoreError
 
@@ -25,7 +26,8 @@ def usage_routes(gateway: Gateway) -> Sequence[BaseRoute]:
     async def read_usage(request: Request) -> Response:
         try:
             query = usage_query(request.url.query, time.time())
-            return respond(gateway, request, await usage_json(gateway.usage, query))
+            keys = all_keys(gateway.settings, gateway.stored_keys)
+            return respond(gateway, request, await usage_json(gateway.usage, query, keys))
         except RemoteProtocolError as error:
             raise HTTPException(400, error.message) from None
         except UsageStoreError:
@@ -37,4 +39,4 @@ def usage_routes(gateway: Gateway) -> Sequence[BaseRoute]:
         errors=(503,),
         parameters=USAGE_PARAMETERS,
     )
-    return [DescribedRoute(f"{ADMIN_PATH}/usage", read_usage, GET=operation)]
+    return [AdminRoute(f"{ADMIN_PATH}/usage", read_usage, GET=operation)]

@@ -133,7 +133,7 @@ class UsageQuery(NamedTuple):
 
     Attributes:
         since, until: Hours since the epoch; `until` is not included.
-        by: What the rows are grouped by: keys of GROUPS.
+        by: What the rows are grouped by: keys of GROUPS, for a store.
         filters: The value of a label of the rows that count.
         limit: The largest number of groups, the newest and most used ones.
     """
@@ -177,14 +177,15 @@ class Grouping:
             if query.since <= labels.hour < query.until and all(
                 getattr(labels, name) == value for name, value in filters
             ):
-                group = tuple([read(labels) for read in readers])
-                if group not in self._found:
-                    if len(self._found) >= MAX_GROUPS:
-                        raise UsageStoreError(
-                            f"there are more than {MAX_GROUPS} groups: ask for less at once"
-                        )
-                    self._found[group] = UsageCounts()
-                self._found[group].add(counts)
+                self.add_group(tuple([read(labels) for read in readers]), counts)
+
+    def add_group(self, group: tuple[str | int, ...], counts: UsageCounts) -> None:
+        """Count rows that belong to one group. Raises UsageStoreError."""
+        if group not in self._found:
+            if len(self._found) >= MAX_GROUPS:
+                raise UsageStoreError(f"there are more than {MAX_GROUPS} groups: ask for less at once")
+            self._found[group] = UsageCounts()
+        self._found[group].add(counts)
 
     @property
     def size(self) -> int:
