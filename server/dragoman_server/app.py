@@ -209,17 +209,16 @@ class Application(BackgroundTaskGroup):
         try:
             if scope["type"] == "websocket":
                 await receive()  # websocket.connect
+            for_operator = is_admin_path(path_below_mount(scope))
             try:
-                served.browsers.check(scope["headers"])
+                served.browsers.check(scope["headers"], scope["scheme"], for_operator=for_operator)
                 if scope["type"] == "websocket":
                     # With this status Codex falls back to plain HTTP immediately.
                     raise RequestRefused("this gateway does not speak WebSocket; use HTTP POST", status=426)
             except (RemoteProtocolError, RequestRefused) as error:
                 await served.errors.refuse(scope, error, send)
                 return
-            await (served.admin if is_admin_path(path_below_mount(scope)) else served.app)(
-                scope, receive, send
-            )
+            await (served.admin if for_operator else served.app)(scope, receive, send)
         finally:
             served.requests -= 1
             if served.replaced and not served.requests:

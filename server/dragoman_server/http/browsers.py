@@ -5,8 +5,8 @@ protects the upstreams' keys from a page, so these headers of the browser are ch
 
 - `Host` must be a known name of this gateway. If a page's own name resolves to this machine (DNS rebinding), the
   browser takes the gateway for the page's server, and lets the page send anything and read all responses.
-- `Origin` must be one of `cors_origins`. Other pages could not read a response, but could send what a form can send,
-  without a preflight, and so spend money.
+- `Origin` must be one of `cors_origins`, or this gateway's own, for the operator's page. Other pages could not read a
+  response, but could send what a form can send, without a preflight, and so spend money.
 - The content types of forms are refused from all origins (`refuse_form_content_type`), because they need no preflight.
 
 With client keys only the origins of preflights are checked: a page has no key, and cannot send one without a preflight.
@@ -62,19 +62,23 @@ class BrowserProtection:
         self._accepts_addresses = not is_loopback(server.host)
         self._is_known_host = lru_cache(maxsize=_MAX_CACHED_HOSTS)(self._check_host_name)
 
-    def check(self, headers: _Headers) -> None:
-        """Raise RequestRefused: 421 for an unknown host, 403 for a page that is not allowed."""
+    def check(self, headers: _Headers, scheme: str, *, for_operator: bool) -> None:
+        """Raise RequestRefused: 421 for an unknown host, 403 for a page that is not allowed. scheme: of the URL."""
         values = _relevant(headers)
         if self._keyless or self._server.allowed_hosts:
             self._check_host(values.get(b"host", []))
         if self._keyless or _PREFLIGHT in values:
+            # A proxy may have ended TLS.
+            own = _own_origins(values, scheme.replace("ws", "http"), "https")
             for origin in _origins(values):
-                if not self._allows_origin(origin):
-                    raise RequestRefused(
-                        f"web pages of the origin {_quote(origin)} may not use this gateway: to allow them, add the "
-                        "origin to server.cors_origins (DRAGOMAN_CORS_ORIGINS, --cors-origins)",
-                        status=403,
-                        code="origin_not_allowed",
+                if origin not in own and not self._allows_origin(origin):
+                    raise (
+                        _other_origin()
+                        if for_operator
+                        else _refused_origin(
+                            f"web pages of the origin {_quote(origin)} may not use this gateway: to allow them, add "
+                            "the origin to server.cors_origins (DRAGOMAN_CORS_ORIGINS, --cors-origins)"
+                        )
                     )
 
     def _check_host(self, values: Sequence[str]) -> None:
@@ -101,16 +105,23 @@ class BrowserProtection:
 def refuse_other_origins(headers: _Headers, scheme: str) -> None:
     """Raise RequestRefused (403) for a request of a page that this gateway has not served. scheme: of its URL."""
     values = _relevant(headers)
-    own = [f"{scheme}://{host}" for host in values.get(b"host", ())]
+    own = _own_origins(values, scheme)
     sites = values.get(b"sec-fetch-site", ())
     if any(origin not in own for origin in values.get(b"origin", ())) or any(
         site not in ("same-origin", "none") for site in sites
     ):
-        raise RequestRefused(
-            "pages of other origins may not read what is for the operator",
-            status=403,
-            code="origin_not_allowed",
-        )
+        raise _other_origin()
+
+
+def _other_origin() -> RequestRefused:
+    return _refused_origin(
+        "web pages of other origins may not use what is for the operator, whatever server.cors_origins is: use this "
+        "gateway's own page at /ui, or a program that is no browser"
+    )
+
+
+def _refused_origin(message: str) -> RequestRefused:
+    return RequestRefused(message, status=403, code="origin_not_allowed")
 
 
 def refuse_form_content_type(headers: _Headers) -> None:
@@ -148,6 +159,11 @@ def _origins(values: Mapping[bytes, Sequence[str]]) -> Sequence[str]:
         # Requests for images, scripts and links, and those whose response the page cannot read (mode "no-cors").
         return ("null",)
     return origins
+
+
+def _own_origins(values: Mapping[bytes, Sequence[str]], *schemes: str) -> list[str]:
+    """Return the origins of pages that this gateway has served. schemes: of their URLs."""
+    return [f"{each}://{host}" for each in schemes for host in values.get(b"host", ())]
 
 
 def _is_address(host: str) -> bool:

@@ -258,6 +258,28 @@ async def test_other_pages_are_refused() -> None:
         assert client.headers["x-should-retry"] == "false", origin
 
 
+OWN = [
+    ("gate.example:8080", "http://gate.example:8080", 200),
+    ("gate.example", "https://gate.example", 200),  # a proxy ends TLS
+    ("gate.example:8080", "http://gate.example:9090", 403),
+    ("gate.example:8080", "http://gate.example", 403),
+    ("gate.example", "app://gate.example", 403),
+    ("127.0.0.1", "http://gate.example", 403),
+]
+
+
+async def test_the_pages_of_this_gateway_are_allowed_at_each_of_its_names() -> None:
+    for host, origin, status in OWN:
+        gateway = Gateway(allowed_hosts=("gate.example",))
+        client = await gateway.request({"host": host, "origin": origin, "content-type": "application/json"})
+        assert client.status == status, (host, origin)
+        key = {"authorization": f"Bearer {ADMIN.reveal()}"}
+        change = {"host": host, "origin": origin, **key}
+        client = await gateway.request(change, "/admin/accounts/up/default/disable")
+        assert client.status == status, (host, origin)
+        assert status == 200 or "own page at /ui" in client.error["message"]
+
+
 ENDPOINTS: list[tuple[str, str, str]] = [
     (PATHS[MESSAGES], "POST", MESSAGES),
     (PATHS[RESPONSES], "POST", RESPONSES),
