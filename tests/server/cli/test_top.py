@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -389,6 +390,7 @@ class Top:
             ours = theirs = None
         else:
             ours, theirs = pty.openpty()
+            self.terminal = termios.tcgetattr(theirs)
         self.output = b""
         self.process = subprocess.Popen(
             [sys.executable, "-m", "dragoman_server", "top", "--config", config],
@@ -486,7 +488,8 @@ def test_it_follows_a_gateway_through_a_reload_and_a_restart(config: Path) -> No
 
 
 @pytest.mark.process
-def test_on_a_terminal(config: Path) -> None:
+@pytest.mark.parametrize("ends_by", ["q", "SIGTERM"])
+def test_on_a_terminal(config: Path, ends_by: str) -> None:
     pytest.importorskip("textual", reason="the extra `top` is not installed")
     with Gateway("--config", str(config)) as gateway:
         gateway.ready()
@@ -496,5 +499,11 @@ def test_on_a_terminal(config: Path) -> None:
             top.wait_for("sim/echo")
             top.press(b"2")
             top.wait_for("up/default")
-            top.press(b"q")
-            assert top.process.wait(DEADLINE_S) == 0
+            if ends_by == "q":
+                top.press(b"q")
+            else:
+                top.process.terminate()
+            assert top.process.wait(DEADLINE_S) == (0 if ends_by == "q" else -signal.SIGTERM)
+            assert top._to is not None
+            assert termios.tcgetattr(top._to) == top.terminal
+            top.wait_for("\x1b[?1049l")  # from the alternate screen back to the one before

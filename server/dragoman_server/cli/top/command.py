@@ -1,6 +1,7 @@
 """The command `dragoman top`."""
 
 import os
+import signal
 import sys
 import time
 from functools import partial
@@ -51,11 +52,23 @@ async def _show(server: ServerSettings) -> None:
     state = TopState(time.time())
     state.receive_accounts((await request_admin(server, "GET", "accounts"))["accounts"])
     app = TopApp(state, blocks=_has_blocks())
+    ended = False
+
+    async def watch_signals() -> None:
+        nonlocal ended
+        with anyio.open_signal_receiver(signal.SIGTERM) as signals:
+            async for _ in signals:
+                ended = True
+                app.exit()
+
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(follow_feed, server, state.receive, state.disconnected)
         tasks.start_soon(follow_accounts, server, state.receive_accounts, app.shows_accounts)
+        tasks.start_soon(watch_signals)
         await app.run_async()
         tasks.cancel_scope.cancel()
+    if ended:  # with the terminal as it was before
+        signal.raise_signal(signal.SIGTERM)
 
 
 async def _print_events(server: ServerSettings) -> None:
