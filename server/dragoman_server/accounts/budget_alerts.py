@@ -1,11 +1,12 @@
 """Tell the operator when a budget is nearly spent: a line in the log, and a request to `server.budget_webhook`.
 
 That happens once for each threshold and period, over all processes that share the account store: whoever is the first
-to count a mark there sends. No request waits for it. A process that is killed between mark and message sends nothing;
-the metric `dragoman_budget_used_ratio` is still right.
+to count a claim there sends, and counts a mark afterwards. If it is killed in between, the claim ends, and the process
+that counts the next request sends. No request waits for it.
 """
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -13,7 +14,7 @@ from typing import Final
 import anyio
 import msgspec
 
-from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Counter, in_order
+from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Counter
 from dragoman_server.accounts.stores.operations import Add
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.platform.clock import utc_text
@@ -32,6 +33,8 @@ THRESHOLDS: Final = (80, 100)
 # Seconds for one try, and before each further one.
 TRY_S = 10.0
 PAUSES_S = (1.0, 10.0, 60.0)
+# How long nobody else sends what a process has begun to send: all tries, and a margin.
+CLAIM_S = sum(PAUSES_S) + (1 + len(PAUSES_S)) * TRY_S + 10.0
 # The store has its own deadline. This one is for a store that does not meet it.
 _STORE_S = 5.0
 # Messages that are being sent. If the webhook does not respond, there is no use in more.
@@ -82,28 +85,38 @@ class BudgetAlerts(BackgroundTaskGroup):
     async def _alert(
         self, use: BudgetUse, marks: list[str], threshold: int, webhook: Secret | None, now: float
     ) -> None:
-        """Send the highest threshold if this is the first process to know of it. The lower ones are then done with."""
+        """Send the highest threshold if no process has done so. The lower ones are then done with."""
         expires = use.counter[1]
+        claim = f"{marks[-1]}:sending", now + CLAIM_S
         try:
             with anyio.fail_after(_STORE_S):
-                before = [await self._store.apply(Add([(mark, expires)], 1.0, now, 0.0)) for mark in marks]
+                for mark in marks[:-1]:
+                    await self._store.apply(Add([(mark, expires)], 1.0, now, 0.0))
+                claimed, sent = await self._store.apply(Add([claim, (marks[-1], expires)], 1.0, now, 0.0))
         except (AccountStoreError, TimeoutError) as error:
             self._done.pop(use.holder.label, None)  # the next request tries again
             reason = str(error) or "no response in time"
             LOG.warning("an alert for the budget of the %s is not sent: %s", use.holder.label, reason)
             return
-        if in_order(before[-1]):
+        if claimed or sent:
+            if not sent:
+                self._done.pop(use.holder.label, None)  # the next request looks if it was sent
             return
         message = _message(use, threshold, now)
         LOG.warning("%s", message["text"])
-        if webhook is None:
-            return
+        if webhook is not None:
+            await self._send_one(webhook, msgspec.json.encode(message))
+        with suppress(AccountStoreError, TimeoutError), anyio.fail_after(_STORE_S):
+            await self._store.apply(Add([(marks[-1], expires)], 1.0, now, 0.0))
+
+    async def _send_one(self, webhook: Secret, body: bytes) -> None:
+        """Send a message unless too many are being sent."""
         if self._sending >= _MAX_SENDING:
             LOG.error("the webhook of budgets gets no message: %d are being sent", self._sending)
             return
         self._sending += 1
         try:
-            await self._send(webhook, msgspec.json.encode(message))
+            await self._send(webhook, body)
         finally:
             self._sending -= 1
 

@@ -12,7 +12,14 @@ from gateway.fakes import FakeUpstreams, Script, Sleep
 from gateway.scripted import CHAT, NOON, WHOLE_RESPONSES, Clock, ScriptedGateway, scripted, whole
 from virtual_time import VIRTUAL_BACKENDS
 
-from dragoman_server.accounts.budget_alerts import _MAX_SENDING, PAUSES_S, TRY_S, BudgetAlerts, BudgetUse
+from dragoman_server.accounts.budget_alerts import (
+    _MAX_SENDING,
+    CLAIM_S,
+    PAUSES_S,
+    TRY_S,
+    BudgetAlerts,
+    BudgetUse,
+)
 from dragoman_server.accounts.stores.base import AccountStoreError, Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Add
@@ -165,6 +172,31 @@ async def test_a_store_that_fails_delays_an_alert_to_the_next_request() -> None:
     hook = Hook(OK)
     await alerts_of(hook, [80.0, 81.0], Broken())
     assert [each["spent_usd"] for each in hook.got] == [81.0]
+
+
+async def test_a_process_that_is_killed_while_it_sends_leaves_the_message_to_another() -> None:
+    store = MemoryAccountStore()
+    silent, hook = Hook(Script([Sleep(3600)])), Hook(OK)
+    key = ClientKey(name="red", hash="", budget=100.0, budget_period="total")
+    killed, other, started = (BudgetAlerts(store, each) for each in (silent, hook, hook))
+
+    def note(alerts: BudgetAlerts, later: float) -> None:
+        alerts.note(BudgetUse(key, ("budget:red:total", None), 90.0), HOOK, NOON + later)
+
+    async with other.running(), started.running():
+        async with killed.running():
+            note(killed, 0.0)
+            await anyio.sleep(1)
+        for alerts, later, sent in (
+            (other, 1.0, 0),
+            (other, CLAIM_S - 1, 0),
+            (other, CLAIM_S, 1),
+            (started, 3 * CLAIM_S, 1),
+        ):
+            note(alerts, later)
+            await anyio.sleep(1)
+            assert len(hook.got) == sent, later
+    assert len(silent.got) == 1
 
 
 async def test_a_raised_budget_has_its_own_thresholds() -> None:
