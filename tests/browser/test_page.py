@@ -353,6 +353,23 @@ def test_recordings_are_found_by_a_text_in_them(rig: Rig, open_page: OpenPage) -
     assert "up/m" in page.run("document.querySelector('.waterfall').innerText")
 
 
+def test_a_recording_that_the_page_has_not_seen_live_has_accounts_and_all_losses(
+    rig: Rig, open_page: OpenPage
+) -> None:
+    block = {"type": "text", "text": "Hello", "cache_control": {"type": "ephemeral"}}
+    _, id = rig.post("cool down", MESSAGES_PATH, max_tokens=9, system=[block] * 60)
+    page = open_page("recordings")
+    page.run(f"location.hash = '#/requests/{id}'")
+    page.wait_for("document.querySelectorAll('.json .lossy').length === 60")
+    rows = page.run(
+        "[...document.querySelectorAll('.waterfall tbody tr')].map((row) => [row.cells[1].innerText, row.className])"
+    )
+    assert {tuple(rows[0]), tuple(rows[-1])} in (
+        {("up/first", "failed"), ("up/second", "succeeded")},
+        {("up/second", "failed"), ("up/first", "succeeded")},
+    )
+
+
 def test_usage_is_plotted_and_says_where_it_is_not_available(rig: Rig, open_page: OpenPage) -> None:
     page = open_page("usage", script=usage_script(missing=True))
     page.wait_for("document.querySelector('main').innerText.includes('not available')")

@@ -33,7 +33,8 @@ Result = TypeVar("Result")
 
 # Entries of a request's scope. The ClientKey that it came with:
 SCOPE_KEY = "dragoman.client_key"
-# A function that is called with its plan and Gateway.sender_for(), and returns what its attempts use instead:
+# A function that is called with its plan and record. It returns one that is called for each attempt, with its
+# destination, the id of its account and the sender, and returns what the attempt uses instead:
 SCOPE_SENDERS = "dragoman.senders"
 
 

@@ -81,10 +81,8 @@ class RequestHandler:
         self._request, self._record = request, request.record
         self._plan = request.plan = plan
         self._gateway = gateway
-        replace_senders = request.scope.get(SCOPE_SENDERS)
-        self._sender_for = (
-            gateway.sender_for if replace_senders is None else replace_senders(plan, gateway.sender_for)
-        )
+        listening = request.scope.get(SCOPE_SENDERS)
+        self._listened = None if listening is None else listening(plan, request.record)
         self._attempts = gateway.pool.attempts(plan)
         self._sends = sends
         self._holds_request = True
@@ -218,7 +216,10 @@ class RequestHandler:
         """
         if self._winner is None:
             self._follow(attempt)
-        sender = self._sender_for(attempt.plan.destination.settings.name)
+        to = attempt.plan.destination
+        sender = self._gateway.sender_for(to.settings.name)
+        if self._listened is not None:
+            sender = self._listened(to, attempt.account.id, sender)
         try:
             while True:
                 number = self._record.attempts = self._attempts.made

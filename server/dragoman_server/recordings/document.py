@@ -56,6 +56,7 @@ class RecordedAttempt(msgspec.Struct, frozen=True):
         capabilities: The capabilities that the gateway fitted the request to, of the protocol's type.
         status: None if there was no response.
         error: Why the connection broke, None if it did not.
+        account: The id of its account.
     """
 
     at_s: float
@@ -70,6 +71,7 @@ class RecordedAttempt(msgspec.Struct, frozen=True):
     response_headers: tuple[tuple[str, str], ...] = ()
     pieces: tuple[Piece, ...] = ()
     error: str | None = None
+    account: str = ""
 
 
 class RecordedResponse(msgspec.Struct, frozen=True):
@@ -94,6 +96,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
         dragoman: The gateway's version.
         time: The time of its arrival, in seconds since the epoch.
         model: The name that the client gets.
+        losses: The code and the place of each; those of the response have `answer:` before their place.
         texts: The texts are there; else each letter is an x.
         complete: Nothing was left out because it was too much.
     """
@@ -105,6 +108,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     response: RecordedResponse
     attempts: tuple[RecordedAttempt, ...] = ()
     model: str = ""
+    losses: tuple[str, ...] = ()
     texts: bool = True
     complete: bool = True
     version: int = 1

@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dragoman.jsontext import JSON
 from dragoman_server.hosts import UpstreamCall
+from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.client_request import SCOPE_SENDERS, ClientRequest
+from dragoman_server.proxying.destinations import Destination
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.recordings.redaction import redact_headers, redact_texts
-from dragoman_server.recordings.tap import TappedSender
+from dragoman_server.recordings.tap import ListenedSender, TappedSender
 from dragoman_server.settings import Settings
 from dragoman_server.upstream.errors import UpstreamError
 from dragoman_server.upstream.sender import UpstreamSender
@@ -38,23 +40,26 @@ class LiveWire:
         """Publish what this request sends and gets from now on."""
         before, count = request.scope.get(SCOPE_SENDERS), request.response.watch
 
-        def senders_for(
-            plan: Plan, sender_for: Callable[[str], UpstreamSender]
-        ) -> Callable[[str], UpstreamSender]:
+        def listening(plan: Plan, record: RequestRecord) -> ListenedSender:
             if plan.planner is not None:
                 self.text("client", "request", plan.planner.body)
-            sender_for = sender_for if before is None else before(plan, sender_for)
-            return lambda upstream: TappedSender(self._attempt, upstream, sender_for(upstream))
+            listened = None if before is None else before(plan, record)
+
+            def sender_for(to: Destination, account: str, sender: UpstreamSender) -> UpstreamSender:
+                sender = sender if listened is None else listened(to, account, sender)
+                return TappedSender(self._attempt, sender)
+
+            return sender_for
 
         def sent(data: bytes) -> None:
             self.text("client", "response", data)
             if count is not None:
                 count(data)
 
-        request.scope[SCOPE_SENDERS] = senders_for
+        request.scope[SCOPE_SENDERS] = listening
         request.response.watch = sent
 
-    def _attempt(self, upstream: str, call: UpstreamCall) -> "_LiveCall":
+    def _attempt(self, call: UpstreamCall) -> "_LiveCall":
         self._attempts += 1
         self.text(
             "upstream",

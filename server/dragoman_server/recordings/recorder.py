@@ -7,8 +7,9 @@ through the senders that its attempts use instead of the gateway's. Without the 
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -20,6 +21,7 @@ from dragoman.codec import ProtocolSpec, find_endpoint
 from dragoman_server import __version__
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.hosts import UpstreamCall
+from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.client_request import SCOPE_SENDERS
 from dragoman_server.proxying.destinations import Destination
 from dragoman_server.proxying.plan import Plan
@@ -33,11 +35,10 @@ from dragoman_server.recordings.document import (
     encode,
 )
 from dragoman_server.recordings.redaction import mask_pieces, redact_headers, redact_pieces, redact_query
-from dragoman_server.recordings.tap import TappedSender
+from dragoman_server.recordings.tap import ListenedSender, TappedSender
 from dragoman_server.settings import Settings
 from dragoman_server.streams.byte_stream import WRITE_NOW
 from dragoman_server.upstream.errors import UpstreamError
-from dragoman_server.upstream.sender import UpstreamSender
 
 # Bytes of one request, all bodies of both sides together. The rest is left out.
 MAX_RECORDED_BYTES = 16 * 1024 * 1024
@@ -53,13 +54,13 @@ class Tape:
     """Takes down one request.
 
     Attributes:
-        id, body, plan: Set when the request is planned.
+        record, body, model: Set when the request is planned. Its record is complete when it has ended.
     """
 
     scope: Scope
-    id: str = ""
+    record: RequestRecord | None = None
     body: bytes = b""
-    plan: Plan | None = None
+    model: str = ""
     attempts: list["_Attempt"] = field(default_factory=list)
     status: int | None = None
     headers: list[tuple[str, str]] = field(default_factory=list)
@@ -87,23 +88,16 @@ class Tape:
             self._bytes += _PIECE_BYTES
             pieces.append((self.now(), kept))
 
-    def senders_for(
-        self, plan: Plan, sender_for: Callable[[str], UpstreamSender]
-    ) -> Callable[[str], UpstreamSender]:
+    def listening(self, plan: Plan, record: RequestRecord) -> ListenedSender:
         """Record the plan of the request. Return what sends its attempts and records them."""
-        self.id, self.plan = plan.id, plan.released()
+        self.record, self.model = record, plan.context.model
         self.body = self.keep(b"" if plan.planner is None else plan.planner.body)
-        return lambda upstream: TappedSender(self.attempt, upstream, sender_for(upstream))
+        return lambda to, account, sender: TappedSender(partial(self.attempt, to, account), sender)
 
-    def attempt(self, upstream: str, call: UpstreamCall) -> "_Attempt":
-        """Begin to record a call. upstream: the name of where it goes."""
-        plan = self.plan
-        chain = () if plan is None else (plan.destination, *plan.fallbacks)
-        of_upstream = [destination for destination in chain if destination.settings.name == upstream]
-        body = call.content or b""
-        named = [each for each in of_upstream if f'"{each.upstream_model}"'.encode() in body]
-        destination = next(iter([*named, *of_upstream]), None)
-        attempt = _Attempt(self, self.now(), destination, call._replace(content=self.keep(body)))
+    def attempt(self, to: Destination, account: str, call: UpstreamCall) -> "_Attempt":
+        """Begin to record a call."""
+        call = call._replace(content=self.keep(call.content or b""))
+        attempt = _Attempt(self, self.now(), to, account, call)
         self.attempts.append(attempt)
         return attempt
 
@@ -127,7 +121,8 @@ class _Attempt:
 
     tape: Tape
     at_s: float
-    destination: Destination | None
+    destination: Destination
+    account: str
     call: UpstreamCall
     status: int | None = None
     response_headers: Sequence[tuple[str, str]] = ()
@@ -172,19 +167,19 @@ class Recorder:
 
         try:
             await self._app(
-                {**scope, "extensions": extensions, SCOPE_SENDERS: tape.senders_for}, receive, send_and_record
+                {**scope, "extensions": extensions, SCOPE_SENDERS: tape.listening}, receive, send_and_record
             )
         finally:
-            if tape.plan is not None:
+            if tape.record is not None:
                 with anyio.move_on_after(_WRITE_S, shield=True):
                     # Megabytes are masked and written.
                     await anyio.to_thread.run_sync(self._write, tape, found[0].name, abandon_on_cancel=True)
 
     def _recording(self, tape: Tape, protocol: str) -> Recording:
         mask = self._settings.mask
-        assert tape.plan is not None
+        assert tape.record is not None
         return Recording(
-            id=tape.id,
+            id=tape.record.id,
             time=tape.time,
             dragoman=__version__,
             request=RecordedRequest(
@@ -201,31 +196,29 @@ class Recorder:
                 tape.completed,
             ),
             attempts=tuple([self._attempt(attempt) for attempt in tape.attempts]),
-            model=tape.plan.context.model,
+            model=tape.model,
+            losses=tuple(map(mask, tape.record.losses)),
             texts=self._settings.server.record_texts,
             complete=tape.complete,
         )
 
     def _attempt(self, attempt: _Attempt) -> RecordedAttempt:
         mask, to = self._settings.mask, attempt.destination
-        upstream, protocol, model, capabilities = "", "", "", {}
-        if to is not None:
-            upstream, protocol, model = to.settings.name, to.upstream.name, to.upstream_model
-            fitted_to = capabilities_for(self._settings, to.settings, model, to.upstream)
-            capabilities = msgspec.to_builtins(fitted_to)
+        fitted_to = capabilities_for(self._settings, to.settings, to.upstream_model, to.upstream)
         return RecordedAttempt(
             attempt.at_s,
-            upstream,
-            protocol,
-            model,
+            to.settings.name,
+            to.upstream.name,
+            to.upstream_model,
             mask(attempt.call.url),
             redact_headers(attempt.call.headers, mask),
             self._text(attempt.call.content or b""),
-            capabilities,
+            msgspec.to_builtins(fitted_to),
             attempt.status,
             redact_headers(attempt.response_headers, mask),
             self._pieces(attempt.pieces),
             None if attempt.error is None else mask(attempt.error),
+            attempt.account,
         )
 
     def _text(self, body: bytes) -> str:

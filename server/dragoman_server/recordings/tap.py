@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dragoman_server.hosts import UpstreamCall
+from dragoman_server.proxying.destinations import Destination
 from dragoman_server.streams.byte_stream import Take
 from dragoman_server.upstream.errors import UpstreamError
 from dragoman_server.upstream.sender import UpstreamResponseLike, UpstreamSender
 from dragoman_server.upstream.transport import UpstreamTimeouts
+
+# What SCOPE_SENDERS has to return.
+ListenedSender = Callable[[Destination, str, UpstreamSender], UpstreamSender]
 
 
 class CallListener(Protocol):
@@ -30,11 +34,10 @@ class TappedSender:
     """An UpstreamSender around another one.
 
     Attributes:
-        listen: Returns what listens to a call to an upstream.
+        listen: Returns what listens to a call.
     """
 
-    listen: Callable[[str, UpstreamCall], CallListener]
-    upstream: str
+    listen: Callable[[UpstreamCall], CallListener]
     sender: UpstreamSender
 
     @asynccontextmanager
@@ -42,7 +45,7 @@ class TappedSender:
         self, call: UpstreamCall, *, timeouts: UpstreamTimeouts | None = None, proxy: str | None = None
     ) -> AsyncIterator[UpstreamResponseLike]:
         """Send a call, see UpstreamSender."""
-        listener = self.listen(self.upstream, call)
+        listener = self.listen(call)
         try:
             async with self.sender.open(call, timeouts=timeouts, proxy=proxy) as response:
                 listener.head(response.status, response.headers)

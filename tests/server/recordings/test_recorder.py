@@ -72,6 +72,18 @@ async def test_both_sides_are_recorded_and_replayed(tmp_path: Path, upstream: st
     assert first_difference(recording, replay(recording)) is None
 
 
+async def test_each_attempt_has_its_account_and_all_losses_are_recorded(tmp_path: Path) -> None:
+    place = {"type": "text", "text": "a", "cache_control": {"type": "ephemeral", "ttl": f"{KEY}"}}
+    body = {**body_of("chat/echo"), "messages": [{"role": "user", "content": [place] * 60}]}
+    async with gateway(record=str(tmp_path)) as running:
+        client = await running.call("/v1/messages", body)
+    [recording] = recordings(tmp_path)
+    assert [attempt.account for attempt in recording.attempts] == ["chat/default"]
+    count, *named = re.split("[;,] ", client.headers["dragoman-loss"])
+    assert len(recording.losses) == int(count) > len(named)
+    assert set(recording.losses) > {each.replace("=", " ") for each in named[:-1]}
+
+
 @pytest.mark.parametrize(
     ("query", "headers", "recorded"),
     [

@@ -95,7 +95,7 @@ export class RequestView extends Component {
       <h2>Attempts</h2>
       <${Waterfall} ...${request ? liveAttempts(request, now) : recordedAttempts(recording)} />
       <h2>Request and what it lost</h2>
-      <${Body} text=${body} losses=${request ? request.losses : recordedLosses(recording)} leftOut=${request ? request.lossesLeftOut : 0} />
+      <${Body} text=${body} losses=${recording?.losses || request?.losses || []} leftOut=${recording?.losses ? 0 : request?.lossesLeftOut} />
       <h2>Both wires</h2>
       ${hasWires ? html`<${Wires} entries=${entries} />` : html`<p class="note">
         They were not shown while it ran: switch “both wires” on above the live requests. ${problem ? `There is no recording: ${problem}.` : ""}</p>
@@ -155,6 +155,7 @@ function RecordedFacts({ recording }) {
     <${Fact} name="duration" value=${seconds(last && last[0])} />
     <${Fact} name="protocol" value=${recording.request.protocol} />
     <${Fact} name="path" value=${recording.request.path} />
+    <${Fact} name="account" value=${recording.attempts.at(-1)?.account} />
     <${Fact} name="recorded by" value=${recording.dragoman} />
     ${recording.complete ? null : html`<${Fact} name="recording" value="not complete" kind="warn" />`}
   </dl>`;
@@ -176,20 +177,13 @@ function liveAttempts(request, now) {
   return { attempts, end, firstByte };
 }
 
-// From the header dragoman-loss: `N; code=path, ...`. Those of the response have `answer:` before their path.
-function recordedLosses({ response }) {
-  const header = response.headers.find(([name]) => name === "dragoman-loss");
-  const [, list = ""] = header ? header[1].split("; ") : [];
-  return list.split(", ").filter((each) => each.includes("=")).map((each) => each.replace("=", " "));
-}
-
 function recordedAttempts({ attempts, response }) {
   const ends = attempts.map((each) => (each.pieces.length ? each.pieces.at(-1)[0] : each.at_s));
   const end = Math.max(0, ...ends, ...response.pieces.map(([at]) => at));
   const rows = attempts.map((each, index) => {
     const good = each.status >= 200 && each.status < 300 && !each.error;
     const text = each.error || `status ${each.status ?? NOTHING}`;
-    return { number: index + 1, account: each.upstream, model: `${each.upstream}/${each.model}`, start: each.at_s, end: ends[index], state: good ? "succeeded" : "failed", text };
+    return { number: index + 1, account: each.account || each.upstream, model: `${each.upstream}/${each.model}`, start: each.at_s, end: ends[index], state: good ? "succeeded" : "failed", text };
   });
   return { attempts: rows, end, firstByte: response.pieces.length ? response.pieces[0][0] : undefined };
 }
