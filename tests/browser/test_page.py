@@ -424,6 +424,21 @@ def test_the_playground_explains_first_and_then_shows_the_stream(rig: Rig, open_
     rig.release.set()
 
 
+def test_the_playground_explains_without_a_client_key(rig: Rig, open_page: OpenPage) -> None:
+    refuses = "JSON.stringify({error: {message: 'no client key'}}), {status: 401}"
+    script = (
+        "const send = window.fetch; window.fetch = (url, ...more) => String(url).endsWith('/v1/models')"
+        f" ? Promise.resolve(new Response({refuses})) : send(url, ...more);"
+    )
+    page = open_page("playground", script=script)
+    page.wait_for("document.querySelector('form p.note')?.innerText.includes('needs no client key')")
+    page.type("input[list=models]", "up/m")
+    page.run("document.activeElement.blur()")
+    page.click(".buttons button")
+    page.wait_for("document.querySelector('.step pre')?.innerText.includes('Say hello')")
+    assert page.run("document.querySelector('.alert')") is None
+
+
 def test_the_playground_shows_a_refusal(rig: Rig, open_page: OpenPage) -> None:
     page = open_page("playground")
     page.type("textarea", "{")

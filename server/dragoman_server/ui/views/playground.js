@@ -12,7 +12,7 @@ export class Playground extends Component {
   constructor() {
     super();
     const [protocol] = Object.keys(PROTOCOLS);
-    this.state = { protocol, model: "", models: [], key: "", path: "", body: "", explanation: null, problem: "", answer: null };
+    this.state = { protocol, model: "", models: [], key: "", path: "", body: "", explanation: null, problem: "", hint: "", answer: null };
   }
 
   async componentDidMount() {
@@ -29,10 +29,11 @@ export class Playground extends Component {
       const response = await fetch(urlOf("/v1/models"), { headers: keyHeaders(key), credentials: "omit" });
       if (!response.ok) throw await refusal(response);
       const models = (await response.json()).data.map((each) => each.id);
-      this.setState({ models, problem: "" });
+      this.setState({ models, problem: "", hint: "" });
       if (!this.state.model && models.length) this.fill(models[0]);
     } catch (error) {
-      this.setState({ problem: error.status === 401 ? "Enter a client key to see the models: " + error.message : error.message });
+      if (error.status !== 401) this.setState({ problem: error.message });
+      else this.setState({ hint: "Explain needs no client key. With one, models are listed, and Send works." });
     }
   }
 
@@ -86,7 +87,7 @@ export class Playground extends Component {
     }
   }
 
-  render(_, { protocol, model, models, key, path, body, explanation, problem, answer }) {
+  render(_, { protocol, model, models, key, path, body, explanation, problem, hint, answer }) {
     const set = (name) => (event) => this.setState({ [name]: event.target.value });
     return html`<section class="view" aria-labelledby="playground-title">
       <h1 id="playground-title">Playground</h1>
@@ -108,6 +109,7 @@ export class Playground extends Component {
             ${answer && answer.open ? html`<button type="button" onClick=${() => this.run.abort()}>Stop</button>` : null}
             <span class="note">The key is kept in this form only. Sending spends what any request spends.</span>
           </div>
+          ${hint ? html`<p class="note">${hint}</p>` : null}
           ${problem ? html`<p class="alert" role="alert">${problem}</p>` : null}
         </form>
         <div>
