@@ -37,12 +37,12 @@ from dragoman import (
 )
 from dragoman._ir.wrapped_signatures import WRAPPED_PREFIX
 from dragoman.codec import Endpoint, ProtocolSpec, UpstreamSpec
-from dragoman_server.accounts.stores.sqlite import _FILE_FORMAT as account_file
+from dragoman_server.accounts.stores.sqlite import FILE_FORMAT as account_file
 from dragoman_server.accounts.stores.valkey import _PREFIX as account_prefix
 from dragoman_server.cli.commands import main
 from dragoman_server.config.loader import load
-from dragoman_server.responses.stores.sqlite import _FILE_FORMAT as response_file
-from dragoman_server.usage.stores.sqlite import _FILE_FORMAT as usage_file
+from dragoman_server.responses.stores.sqlite import FILE_FORMAT as response_file
+from dragoman_server.usage.stores.sqlite import FILE_FORMAT as usage_file
 from dragoman_server.usage.stores.valkey import _PREFIX as usage_prefix
 
 ROOT = Path(__file__).parents[1]

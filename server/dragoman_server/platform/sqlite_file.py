@@ -36,6 +36,24 @@ class SQLiteFileFormat:
     version: int
     schema: str
 
+    def maker(self, application: int) -> str:
+        """Return, for people, who has made a file that is not of this kind and version. application: its mark."""
+        return "another version of Dragoman" if application == self.application else "another program"
+
+    def other_maker(self, path: str) -> str | None:
+        """Return who else has made a file, None if nobody has. Raises OSError.
+
+        It reads the file's header (sqlite.org/fileformat.html, 1.3, read 2026-11-29): to open the file makes others.
+        """
+        with open(path, "rb") as file:
+            head = file.read(72)
+        version, application = int.from_bytes(head[60:64]), int.from_bytes(head[68:])
+        if (application, version) == (self.application, self.version):
+            return None
+        # The marks of a file whose maker was killed are in the log.
+        is_new = not head or (application == 0 and os.path.exists(f"{path}-wal"))
+        return None if is_new else self.maker(application)
+
 
 class _WrongFile(Exception):
     """The file was made by another program or version. `str()` of it names the file."""
@@ -144,9 +162,7 @@ class SQLiteFile:
         if (application, version) == (self._format.application, self._format.version):
             return True
         if connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
-            ours = application == self._format.application
-            what = "another version of Dragoman" if ours else "another program"
-            raise _WrongFile(f"{self.name} was made by {what}; name another file")
+            raise _WrongFile(f"{self.name} was made by {self._format.maker(application)}; name another file")
         return False
 
 

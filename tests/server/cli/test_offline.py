@@ -1,6 +1,8 @@
 """The checks that need no network: what is found, and what fixes it."""
 
+import contextlib
 import os
+import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -9,9 +11,13 @@ import rows
 from config_text import CANARY, LOCAL
 from http_certificate import make_certificate, make_expired_certificate
 
+from dragoman_server.accounts.stores.sqlite import FILE_FORMAT as ACCOUNTS
 from dragoman_server.cli.doctor.offline import offline_findings
 from dragoman_server.config.loader import load
+from dragoman_server.platform.sqlite_file import SQLiteFile
+from dragoman_server.responses.stores.sqlite import FILE_FORMAT as RESPONSES
 from dragoman_server.settings.problems import CheckFinding, CheckSeverity
+from dragoman_server.usage.stores.sqlite import FILE_FORMAT as USAGE
 
 ROWS = Path(__file__).with_name("offline.txt")
 TLS = '[server]\ncertfile = "cert.pem"\nkeyfile = "key.pem"\n'
@@ -121,6 +127,46 @@ def test_a_store_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None
     assert (usage.severity, usage.text) == (CheckSeverity.WARNING, f"{made_below} cannot be written")
     (usage,) = found('[server]\nusage_store_path = "no/such/b.db"\n')
     assert (usage.subject, usage.text) == ("server.usage_store_path", ". cannot be written")
+
+
+FORMATS = {"response": RESPONSES, "account": ACCOUNTS, "usage": USAGE}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_store_that_another_program_or_version_has_made(name: str) -> None:
+    text = f'[server]\n{name}_store = "sqlite"\n{name}_store_path = "a.db"\n'
+    file = SQLiteFile(FORMATS[name], "a.db", ValueError)
+
+    def made() -> list[tuple[str, str]]:
+        before = sorted(os.listdir())
+        findings = [
+            (each.severity.value, f"{each.subject} {each.text}; {each.fix}")
+            for each in found(text)
+            if each.subject == f"server.{name}_store_path"
+        ]
+        assert sorted({*os.listdir()} - {"dragoman.toml"}) == [
+            each for each in before if each != "dragoman.toml"
+        ]
+        return findings
+
+    Path("a.db").touch()
+    assert made() == []
+    file.open(1.0)
+    assert made() == [], "while it is used, and its marks are in the log"
+    file.close()
+    assert made() == []
+    severity = "warning" if name == "usage" else "error"
+    for statement, maker in (
+        ("PRAGMA user_version = 99", "another version of Dragoman"),
+        ("PRAGMA application_id = 7", "another program"),
+        ("PRAGMA application_id = 0", "another program"),
+    ):
+        with contextlib.closing(sqlite3.connect("a.db")) as connection:
+            connection.execute(statement)
+        problem = f"server.{name}_store_path a.db was made by {maker}; name another file: dragoman.toml:3"
+        assert made() == [(severity, problem)]
+    Path("a.db").write_text("no database, but notes of somebody " * 9)
+    assert "another program" in made()[0][1]
 
 
 # Proxies.

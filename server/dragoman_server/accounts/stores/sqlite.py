@@ -36,7 +36,7 @@ _MAX_WAITING = 1000
 _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder(Health).decode
 
-_FILE_FORMAT = SQLiteFileFormat(
+FILE_FORMAT = SQLiteFileFormat(
     "account store",
     0x64726761,  # "drga"
     1,
@@ -89,7 +89,7 @@ class SQLiteAccountStore(Tables):
     """
 
     def __init__(self, path: str, *, max_conversations: int = MAX_CONVERSATIONS) -> None:
-        self._file = SQLiteFile(_FILE_FORMAT, path, AccountStoreError)
+        self._file = SQLiteFile(FILE_FORMAT, path, AccountStoreError)
         self._max_conversations = max_conversations
         self._view: Mapping[str, Health] = {}  # never changed, only replaced: the thread does that
         self._version = -1  # of what is in the view

@@ -13,7 +13,9 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from dragoman_server.capabilities.providers import address_of
@@ -29,10 +31,20 @@ from dragoman_server.settings.problems import CheckFinding, ValueOrigin, quote_v
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.values import is_loopback
 
+if TYPE_CHECKING:
+    from dragoman_server.platform.sqlite_file import SQLiteFileFormat
+
 # Authorities that renew by themselves do it thirty days before the end, so something has failed by then.
 _RENEW_DAYS = 14
 
 _OUTSIDE_VALIDITY = (NOT_YET_VALID, EXPIRED)
+
+# The modules with the formats of files, by the setting that names the file.
+_STORES = {
+    "response_store_path": "dragoman_server.responses.stores.sqlite",
+    "account_store_path": "dragoman_server.accounts.stores.sqlite",
+    "usage_store_path": "dragoman_server.usage.stores.sqlite",
+}
 
 _READABLE_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
 
@@ -154,8 +166,7 @@ def _secret_origins(loaded: LoadedConfig) -> Iterator[ValueOrigin]:
 def _store_files(loaded: LoadedConfig) -> Iterator[CheckFinding]:
     """Yield the files of stores, and the audit log, that cannot be written."""
     server = with_usage_file(loaded).settings.server
-    stores = ("response_store", "account_store", "usage_store")
-    files = [f"{name}_path" for name in stores if getattr(server, name) == "sqlite"]
+    files = [name for name in _STORES if getattr(server, name.removesuffix("_path")) == "sqlite"]
     for name in [*files, *(["audit_log"] if server.audit_log else [])]:
         path, subject = Path(getattr(server, name)), f"server.{name}"
         folder, report = path.parent, CheckFinding.error
@@ -172,6 +183,20 @@ def _store_files(loaded: LoadedConfig) -> Iterator[CheckFinding]:
                 fix = f'sudo chown "$(id -un)" {shlex.quote(str(needed))}, or name another file: {place}'
                 yield report("store", subject, f"{needed} cannot be written", fix)
                 break
+        else:
+            maker = _other_maker(name, path) if path.is_file() else None
+            if maker is not None:
+                fix = f"name another file: {loaded.origin('server', name).changed_at}"
+                yield report("store", subject, f"{path} was made by {maker}", fix)
+
+
+def _other_maker(name: str, path: Path) -> str | None:
+    """Return who else has made the file of a store, None if nobody has. name: of the setting."""
+    if name not in _STORES:
+        return None
+    # It takes a while to import.
+    file_format: SQLiteFileFormat = import_module(_STORES[name]).FILE_FORMAT
+    return file_format.other_maker(str(path))
 
 
 def _proxies(loaded: LoadedConfig) -> Iterator[CheckFinding]:

@@ -31,7 +31,7 @@ _BUSY_S = 2.0
 # Seconds for which the end of a response waits to be stored. After that the client gets it, and the writing continues.
 _PUT_S = 0.25
 
-_FILE_FORMAT = sqlite_file.SQLiteFileFormat(
+FILE_FORMAT = sqlite_file.SQLiteFileFormat(
     "response store",
     0x6472676D,  # "drgm"
     1,
@@ -104,7 +104,7 @@ class SQLiteResponseStore:
     """
 
     def __init__(self, path: str, limits: ResponseStoreLimits) -> None:
-        self._file = sqlite_file.SQLiteFile(_FILE_FORMAT, path, ResponseStoreError)
+        self._file = sqlite_file.SQLiteFile(FILE_FORMAT, path, ResponseStoreError)
         self._limits = limits
         self._one_call = anyio.CapacityLimiter(1)
         self._writing: TaskGroup | None = None

@@ -27,7 +27,7 @@ _BUSY_S = 2.0
 _LABELS = ("hour", "key", "upstream", "account", "model")
 _KEY_FIELDS = KeyUse.__struct_fields__
 
-_FILE_FORMAT = SQLiteFileFormat(
+FILE_FORMAT = SQLiteFileFormat(
     "usage store",
     0x64726775,  # "drgu"
     1,
@@ -67,7 +67,7 @@ class SQLiteUsageStore:
     """
 
     def __init__(self, path: str, *, max_rows: int = MAX_ROWS) -> None:
-        self._file = SQLiteFile(_FILE_FORMAT, path, UsageStoreError)
+        self._file = SQLiteFile(FILE_FORMAT, path, UsageStoreError)
         self._folder = os.path.dirname(path) or "."
         self._max_rows = max_rows
         self._bounded = 0  # the oldest hour that was kept
