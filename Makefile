@@ -35,7 +35,7 @@ COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(RELEASE)/bin/uv pip compile --
 	--generate-hashes --annotation-style line
 VERSIONS ?= 3.11 3.12 3.13 3.14
 
-.PHONY: run help test quick suite test-api test-recordings test-clients test-browser test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving memory mutants bench bench-plot growth lines map docs docs-site fix clean
+.PHONY: run help test quick suite test-api test-recordings test-clients test-browser pictures test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving memory mutants bench bench-plot growth lines map docs docs-site fix clean
 
 # -- set-up -----------------------------------------------------------------------------------------------
 
@@ -135,6 +135,14 @@ test-clients: $(VENV)/.dev ## real coding agents in front of the simulator
 
 test-browser: $(VENV)/.dev ## the page, and pages of others, in a real Chromium; DRAGOMAN_SCREENSHOTS=DIR for pictures
 	$(BIN)/pytest -q -rs tests/browser tests/edge/test_chromium.py $(ARGS)
+
+PICTURES := live-light-1440 retried-dark-1440 request-light-1440 usage-light-1440 upstreams-dark-390
+
+pictures: $(VENV)/.dev ## the pictures of the documentation, from the page in a real Chromium; needs pngquant
+	DRAGOMAN_SCREENSHOTS=build/pictures $(BIN)/pytest -q tests/browser/test_pictures.py
+	@mkdir -p docs/pictures
+	@for each in $(PICTURES); do \
+	  pngquant --force --strip --output docs/pictures/$$each.png 64 build/pictures/$$each.png || exit 1; done
 
 # Before a release: the tests on every version of Python that is found, each in an environment of its own.
 test-versions: ## all tests on every Python that is found

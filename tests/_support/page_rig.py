@@ -81,7 +81,8 @@ class Rig:
             conversation.send(whole(body, "429 Too Many Requests", "retry-after: 90\r\n"))
             return
         if b"be wrong" in request:
-            conversation.send(whole({"error": {"message": f"wrong {XSS}"}}, "400 Bad Request"))
+            message = f"wrong {XSS}" if b"<script>" in request else "max_tokens is wrong: 99999 is too much"
+            conversation.send(whole({"error": {"message": message}}, "400 Bad Request"))
         elif b"say nothing" in request:
             self.release.wait(DEADLINE_S)
             conversation.send(STREAM_HEAD + CHAT_STREAM)

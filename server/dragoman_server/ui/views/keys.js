@@ -32,6 +32,6 @@ function Budget({ budget, budget_period: period, budget_spent: spent }) {
   const kind = used === null ? "" : used >= 1 ? "over" : used >= 0.8 ? "near" : "";
   return html`<div class=${`budget ${kind}`}>
     <div class="track" aria-hidden="true"><div class="used" style=${{ width: `${Math.min(100, (used || 0) * 100)}%` }}></div></div>
-    <span>${spent === null ? "unknown" : dollars(spent)} of ${dollars(budget)}${period ? ` a ${period}` : ""}</span>
+    <span>${spent === null ? "unknown" : dollars(spent)} of ${dollars(budget)}${period === "total" ? " in all" : ` a ${period}`}</span>
   </div>`;
 }

@@ -50,7 +50,7 @@ export class Recordings extends Component {
         <tbody>${rows.map((each) => html`<tr key=${each.id}>
           <td>${new Date(each.time * 1000).toLocaleDateString("sv")} ${clock(each.time)}</td>
           <td>${each.model}</td>
-          <td>${each.upstreams.join(", ")}</td>
+          <td>${counted(each.upstreams)}</td>
           <td class=${`number ${each.status === null || each.status >= 400 ? "error" : ""}`}>${each.status ?? "left"}</td>
           <td class="number">${seconds(each.duration_s)}</td>
           <td class="number">${bytes(each.size)}${each.complete ? "" : " (cut)"}</td>
@@ -61,4 +61,10 @@ export class Recordings extends Component {
       <p>${cursor && !busy ? html`<button onClick=${() => this.search(true)}>Older ones</button>` : null}</p>
     </section>`;
   }
+}
+
+// Each name once, and how often it is there.
+function counted(names) {
+  const count = (name) => names.filter((each) => each === name).length;
+  return [...new Set(names)].map((name) => (count(name) > 1 ? `${name} ×${count(name)}` : name)).join(", ");
 }

@@ -130,7 +130,7 @@ function Facts({ request, now }) {
     <${Fact} name="arrived" value=${clock(request.at)} />
     <${Fact} name="duration" value=${seconds(request.state === "unknown" ? null : request.seconds(now))} />
     <${Fact} name="first byte" value=${seconds(request.first_byte_s)} />
-    <${Fact} name="sent so far" value=${`${integer(request.frames)} events, ${integer(request.bytes)} bytes`} />
+    <${Fact} name="sent so far" value=${`${integer(request.frames)} ${request.frames === 1 ? "event" : "events"}, ${integer(request.bytes)} bytes`} />
     <${Fact} name="protocol" value=${request.protocol} />
     <${Fact} name="upstream/model" value=${request.target || NOTHING} />
     <${Fact} name="upstream protocol" value=${request.upstream_protocol} />

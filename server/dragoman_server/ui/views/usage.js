@@ -13,7 +13,7 @@ const SPANS = {
   "30d": ["day", "30 days"],
   "90d": ["day", "90 days"],
 };
-const TABLES = ["model", "upstream", "account", "key"];
+const TABLES = ["model", "upstream", "account", "key", "group"];
 const REFRESH_MS = 60_000;
 
 export class Usage extends Component {

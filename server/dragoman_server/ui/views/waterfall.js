@@ -9,7 +9,7 @@ export function Waterfall({ attempts, end, firstByte }) {
   const total = Math.max(end, 0.001, ...attempts.map((each) => each.end));
   const at = (value) => `${Math.min(100, (100 * Math.max(0, value)) / total)}%`;
   return html`<div class="scrolls"><table class="waterfall cards">
-    <thead><tr><th>attempt</th><th>account</th><th>model</th><th class="bars" aria-hidden="true">
+    <thead><tr><th class="number">attempt</th><th>account</th><th>model</th><th class="bars" aria-hidden="true">
       <span class="ticks"><span>0</span><span>${seconds(total / 2)}</span><span>${seconds(total)}</span></span></th>
       <th class="number">duration</th><th>result</th></tr></thead>
     <tbody>${attempts.map((each) => html`<tr key=${each.number} class=${each.state}>
