@@ -11,12 +11,14 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
+from xml.etree import ElementTree
 
 import bench_figures
 import bench_plot
 import click
 import command_page
 import man_page
+import map_picture
 import package_map
 import page_tables
 import public_names
@@ -286,6 +288,16 @@ def test_the_tables_in_pages_are_current(subtests: pytest.Subtests) -> None:
         with subtests.test(page=page.name):
             text = page.read_text("utf-8")
             assert page_tables.page(text) == text
+
+
+def test_the_site_draws_the_map() -> None:
+    page = map_picture.with_pictures(package_map.PAGE.read_text("utf-8"))
+    picture = ElementTree.fromstring(page[page.index("<svg") : page.index("</svg>") + 6])
+    arrows = [arrow.text for arrow in picture.iter("title")]
+    assert "proxying imports accounts" in arrows
+    assert len(arrows) == len(re.findall("-->|-.->", package_map.PAGE.read_text("utf-8")))
+    assert {row.text for row in picture.iter("text")} > {"dragoman_server", "__main__", "_wire"}
+    assert "mermaid" not in page
 
 
 @pytest.mark.parametrize("generated", [command_page, man_page, package_map])

@@ -7,12 +7,12 @@ import sys
 import tomllib
 from pathlib import Path
 
-from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 
 ROOT = Path(__file__).parents[3]
 sys.path[:0] = [str(ROOT / each) for each in ("sansio", "server", "docs/_generate")]
 
+import map_picture  # noqa: E402
 import public_names  # noqa: E402
 import site_contents  # noqa: E402
 
@@ -39,10 +39,9 @@ html_additional_pages = {"index": "index.html"}  # leads to INDEX
 
 
 def complete(app: Sphinx, page: str, source: list[str]) -> None:
-    source[0] = public_names.with_docstrings(source[0])
+    source[0] = map_picture.with_pictures(public_names.with_docstrings(source[0]))
     source[0] += site_contents.toctrees(site_contents.contents().get(page, []))
 
 
 def setup(app: Sphinx) -> None:
-    app.add_lexer("mermaid", TextLexer)
     app.connect("source-read", complete)
