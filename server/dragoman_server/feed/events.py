@@ -29,6 +29,9 @@ _OTHER_EVENTS = frozenset(EVENT_TYPES) - {WIRE_EVENT}
 MAX_KEPT_EVENTS = 4096
 MAX_KEPT_BYTES = 4 * 1024 * 1024
 
+# Characters of the name of a model by which events are filtered.
+MAX_LABEL_LENGTH = 500
+
 # What a reader takes at once, so that a long way back does not hold the event loop.
 MAX_BATCH_EVENTS = 256
 MAX_BATCH_BYTES = 256 * 1024

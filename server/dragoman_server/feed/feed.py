@@ -14,8 +14,8 @@ import anyio
 from dragoman import RequestRefused
 from dragoman.errors import mask_value
 from dragoman.jsontext import JSON, encode_text
-from dragoman_server.feed.events import EventBatch, EventFilter, EventRing
-from dragoman_server.log import RequestRecord, shorten
+from dragoman_server.feed.events import MAX_LABEL_LENGTH, WIRE_EVENT, EventBatch, EventFilter, EventRing
+from dragoman_server.log import RequestRecord
 from dragoman_server.platform.changes import Changes
 from dragoman_server.settings.secret import Mask
 from dragoman_server.upstream.background import BackgroundTaskGroup
@@ -29,8 +29,9 @@ MAX_READERS = 16
 # Seconds for which events gather before a reader gets them, so that a busy gateway does not wake it for each.
 GATHER_S = 0.05
 
-# Events that wait to be encoded, at some 2 us each, until a reader comes for them.
-MAX_PENDING = 64
+# Events that wait to be encoded until a reader comes for them: few, because those with many losses are large. Those
+# with bytes that were sent do not wait.
+MAX_PENDING = 16
 
 
 class Feed(BackgroundTaskGroup):
@@ -67,11 +68,14 @@ class Feed(BackgroundTaskGroup):
     def publish(self, kind: str, record: RequestRecord, data: Mapping[str, JSON]) -> None:
         """Add an event of a request. kind: its type. data: with short texts only, and no member that changes later."""
         if self.is_open:
-            labels = (record.id, record.client_key or "", shorten(record.model or ""), record.upstream or "")
-            self._pending.append((kind, labels, {"request": record.id, "at": now(), **data}))
-            if len(self._pending) == MAX_PENDING:
+            model = (record.model or "")[:MAX_LABEL_LENGTH]
+            labels = (record.id, record.client_key or "", model, record.upstream or "")
+            event = {"request": record.id, "at": round(time.time(), 4), **data}
+            self._pending.append((kind, labels, event))
+            if len(self._pending) == 1:  # who waits has taken all before
+                self._changes.note()
+            if len(self._pending) == MAX_PENDING or kind == WIRE_EVENT:
                 self._encode_pending()
-            self._changes.note()
 
     @property
     def ring(self) -> EventRing:
@@ -133,7 +137,7 @@ class Feed(BackgroundTaskGroup):
             if batch.last > seen:
                 seen = batch.last
                 await send(batch)
-                await anyio.sleep(GATHER_S)
+                await anyio.sleep(GATHER_S if seen == self.ring.kept.last else 0)
             else:
                 await self._changes.wait()
 

@@ -11,14 +11,14 @@ from dragoman import RemoteProtocolError, RequestRefused
 from dragoman.jsontext import JSON, encode_text
 from dragoman_server import __version__
 from dragoman_server.accounts.stored_keys import all_keys
-from dragoman_server.feed.events import EVENT_TYPES, EventBatch, EventFilter
+from dragoman_server.feed.events import EVENT_TYPES, MAX_LABEL_LENGTH, EventBatch, EventFilter
 from dragoman_server.feed.feed import Feed, OpenReader, now
 from dragoman_server.feed.reader import FeedReader, UnknownEventId, parse_event_id, process_id
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.auth import ADMIN_PATH, Refuse
 from dragoman_server.http.operations import AdminRoute, ApiOperation, MediaType
 from dragoman_server.http.request import Parameter, Query, invalid_parameter
-from dragoman_server.log import log_request, shorten
+from dragoman_server.log import log_request
 from dragoman_server.settings import SIMULATOR
 from dragoman_server.wire.headers import BROWSER_HEADERS, STREAM_HEADERS, encode_headers
 
@@ -104,7 +104,7 @@ def parse_filter(query: str, gateway: Gateway) -> EventFilter:
                 raise invalid_parameter(parameter, f"{expected}, and {value[:100]!a} is not")
             if not value:
                 raise invalid_parameter(parameter, "a name or an id")
-            values.setdefault(fields[parameter], set()).add(shorten(value))
+            values.setdefault(fields[parameter], set()).add(value[:MAX_LABEL_LENGTH])
     return EventFilter(**{name: frozenset(wanted) for name, wanted in values.items()})
 
 

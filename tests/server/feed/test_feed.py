@@ -19,8 +19,14 @@ from gateway.scripted import SECRET, chat_response, whole
 from virtual_time import REAL_BACKENDS, VIRTUAL_BACKENDS
 
 from dragoman_server.app import Application
-from dragoman_server.feed.events import WIRE_EVENT, EventBatch, EventFilter
-from dragoman_server.feed.feed import KEPT_S, MAX_PENDING, MAX_READERS, Feed
+from dragoman_server.feed.events import (
+    MAX_BATCH_EVENTS,
+    MAX_LABEL_LENGTH,
+    WIRE_EVENT,
+    EventBatch,
+    EventFilter,
+)
+from dragoman_server.feed.feed import GATHER_S, KEPT_S, MAX_PENDING, MAX_READERS, Feed
 from dragoman_server.feed.reader import FeedReader
 from dragoman_server.feed.requests import MAX_LOSSES, bounded_losses
 from dragoman_server.feed.workers import DIRECTORY_VARIABLE, serving_workers
@@ -231,7 +237,7 @@ async def test_no_secret_and_no_long_text_is_in_an_event() -> None:
     async with serving() as app, reading(app) as client:
         await chat(app, model=f"{UPSTREAM_KEY}/" + "long" * 400)
         kept = app._served.gateway.telemetry.feed.ring._events
-        assert max(len(event.model) for event in kept) == 503
+        assert max(len(event.model) for event in kept) == MAX_LABEL_LENGTH
         await anyio.sleep(1)
         added = AccountSettings(upstream="up", name="c", api_key=Secret("sk-new-canary-0123456789"))
         await app.reload(replace(SETTINGS, accounts=(*SETTINGS.accounts, added)))
@@ -249,9 +255,26 @@ async def test_events_that_wait_are_few_and_masked_by_the_configuration_of_their
         for _ in range(MAX_PENDING + 1):
             feed.publish("request.begun", RequestRecord("id", "p", "/"), {"path": f"/{UPSTREAM_KEY}"})
         assert len(feed._pending) == 1
+        feed.publish(WIRE_EVENT, RequestRecord("id", "p", "/"), {"text": "Hello"})
+        assert not feed._pending
+        feed.publish("request.begun", RequestRecord("id", "p", "/"), {"path": f"/{UPSTREAM_KEY}"})
         feed.configure(Mask(()))
         events = feed.ring.after(0, ALL).events
-    assert [json.loads(event.data)["path"] for event in events] == ["/****"] * (MAX_PENDING + 1)
+    assert [json.loads(event.data)["path"] for event in events] == ["/****"] * (MAX_PENDING + 2)
+
+
+async def test_a_reader_that_is_behind_does_not_wait_between_batches() -> None:
+    feed, got = Feed(Mask(())), list[int]()
+
+    async def take(batch: EventBatch) -> None:
+        got.extend(event.number for event in batch.events)
+
+    with feed.kept(ALL):
+        for _ in range(3 * MAX_BATCH_EVENTS):
+            feed.publish("request.begun", RequestRecord("id", "p", "/"), {})
+        with anyio.move_on_after(GATHER_S / 2):
+            await feed.follow(0, ALL, take)
+    assert got == list(range(1, 3 * MAX_BATCH_EVENTS + 1))
 
 
 # Readers that are not there, come back, or are slow.
