@@ -114,6 +114,7 @@ def test_gemini_is_stricter_than_the_standard_and_ends_lines_as_its_servers_do()
         (b"event: message\r\n" + good, ["gemini-event-line"]),
         (good + b"data: " + error + b"\r\n\r\n" + b"data: {}\r\n\r\n", ["gemini-after-error"]),
         (b" " + array.replace(b"see.", "see.\u2028".encode()), []),
+        (b"[{},{}," + array[1:], []),
         (array[:-1], ["json-syntax"]),
         (array.replace(b"},\n {", b"}\n {", 1), ["json-syntax"]),
         (array.replace(b"see.", b"see.\xff"), ["sse-utf-8"]),
