@@ -30,6 +30,8 @@ from dragoman.protocols import upstream_spec
 _LAST_FRAMES = 64
 # The last frames are in the last bytes. A frame that is longer than that is in its own read.
 _LAST_BYTES = 16 * 1024
+# So many are observed at once, because their caller knows that this takes long, see held_bytes.
+_LARGE_BYTES = 128 * 1024
 # Before the first content: the first frames of a response, which may repeat the request's instructions and tools.
 _MAX_OPENING_BYTES = 1024 * 1024
 
@@ -196,6 +198,8 @@ class Relay(ResponseMachine):
         self._recent_bytes += len(frames)
         while self._recent_bytes - len(recent[0]) >= _LAST_BYTES:
             self._recent_bytes -= len(recent.popleft())
+        if len(frames) > _LARGE_BYTES:
+            self._observe_recent()
 
     def _pass_frames(self, frames: bytes) -> None:
         """Pass frames on one by one, up to the one that ends the response. Text may have markers too.

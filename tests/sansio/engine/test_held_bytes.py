@@ -44,8 +44,35 @@ def test_blocks_that_wait_for_another_are_held() -> None:
         )
         return machine.held_bytes
 
-    assert receive(0, "a") == 0
+    assert receive(0, "a") < 100
     assert 1000 < receive(1, "b") < receive(2, "c") < 3000
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"),
+    [
+        ('{"type":"text","text":"x"}', 100),  # a block that is open
+        ('{"type":"redacted_thinking","data":"' + "x" * 1000 + '"}', 1200),  # it starts when it ends
+    ],
+)
+def test_what_the_end_of_a_response_ends_is_held(kind: str, most: int) -> None:
+    machine = translator(True)
+    machine.receive_data(b'data: {"type":"message_start","message":{"model":"m","content":[]}}\n\n')
+    before = machine.held_bytes
+    for index in range(3):
+        start = f'{{"type":"content_block_start","index":{index},"content_block":{kind}}}'
+        machine.receive_data(f"data: {start}\n\n".encode())
+        before, added = machine.held_bytes, machine.held_bytes - before
+        assert most / 2 < added < most
+
+
+def test_a_relay_observes_a_large_frame_in_its_own_read() -> None:
+    machine = relay(True)
+    usage = b'"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}'
+    content = b'"choices":[{"index":0,"delta":{"content":"'
+    machine.receive_data(b'data: {"model":"m",' + content + b'x"}}]}\n\n')
+    machine.receive_data(b"data: {" + usage + b',"model":"m",' + content + b"x" * 200_000 + b'"}}]}\n\n')
+    assert machine.usage.output == 2
 
 
 def test_a_machine_that_holds_nothing() -> None:
