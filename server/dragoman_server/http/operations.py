@@ -72,7 +72,7 @@ class ApiOperation:
             error_types=_unique(self.error_types, other.error_types),
             parameters=[
                 replace(mine, choices=mine.choices + theirs.choices)
-                for mine, theirs in zip(self.parameters, other.parameters, strict=True)
+                for mine, theirs in zip(self.parameters or (), other.parameters or (), strict=True)
             ],
         )
 
