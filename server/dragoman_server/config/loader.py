@@ -16,7 +16,6 @@ from typing import Any
 from dragoman import PROTOCOLS
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.accounts.prices import Prices
-from dragoman_server.accounts.stores.valkey_url import parse_valkey_url
 from dragoman_server.capabilities.providers import (
     PROVIDERS,
     address_of,
@@ -53,6 +52,7 @@ from dragoman_server.settings.problems import (
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import ENV_PREFIX, KEY_VARIABLE
 from dragoman_server.settings.values import is_loopback, missing_socks, proxies_of, repeated_version
+from dragoman_server.valkey.url import parse_valkey_url
 
 # Read from the working directory if no file is named; it may be missing.
 DEFAULT_FILE = "dragoman.toml"

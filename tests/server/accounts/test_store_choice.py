@@ -11,10 +11,10 @@ from valkey_server import valkey_server
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.accounts.stores.resilient import ResilientStore
-from dragoman_server.accounts.stores.valkey_url import parse_valkey_url
 from dragoman_server.gateway import Gateway, make_account_store
 from dragoman_server.settings import ServerSettings, Settings
 from dragoman_server.settings.secret import Secret
+from dragoman_server.valkey.url import parse_valkey_url
 
 
 def place(lines: list[str]) -> list[str]:

@@ -1,6 +1,6 @@
 """An account store on a Valkey or Redis server, which many gateways share.
 
-Each gateway has one connection (valkey_connection.py), which starts by reading everything. While there is none, every
+Each gateway has one connection (`valkey/`), which starts by reading everything. While there is none, every
 call fails immediately, and `ResilientStore` decides. What must be atomic is a script on the server (lua.py).
 
 Health is changed by compare-and-set: the gateway computes the transition from its view, and the server stores it if
@@ -21,8 +21,8 @@ from dragoman_server.accounts.stores.base import AccountStoreError, Operation
 from dragoman_server.accounts.stores.lua import CHANGE
 from dragoman_server.accounts.stores.operations import with_last_use
 from dragoman_server.accounts.stores.tables import MAX_CONVERSATIONS
-from dragoman_server.accounts.stores.valkey_connection import ValkeyConnection, evaluate
 from dragoman_server.policy.health import INITIAL_HEALTH, Health
+from dragoman_server.valkey.connection import ValkeyConnection, evaluate
 
 # The number is the version of the data: what another version wrote is not read.
 _PREFIX = "dragoman:2:"

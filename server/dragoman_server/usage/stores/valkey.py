@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from dragoman_server.accounts.stores.valkey_connection import ValkeyConnection
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.usage.stores.base import (
     COLUMNS,
@@ -26,6 +25,7 @@ from dragoman_server.usage.stores.base import (
     UsageQuery,
     UsageStoreError,
 )
+from dragoman_server.valkey.connection import ValkeyConnection
 
 # The number is the version of the data: what another version wrote is not read.
 _PREFIX = "dragoman:usage:1:"

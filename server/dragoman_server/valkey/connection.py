@@ -22,7 +22,7 @@ from anyio.abc import ByteStream, SocketAttribute, UNIXSocketStream
 from coredis.connection import BaseConnection, TCPLocation, UnixDomainSocketLocation
 from coredis.exceptions import NoScriptError, RedisError
 
-from dragoman_server.accounts.stores.valkey_url import ValkeyURL, parse_valkey_url
+from dragoman_server.valkey.url import ValkeyURL, parse_valkey_url
 
 # Seconds to connect, authenticate, and get ready.
 _CONNECT_S = 2.0

@@ -1,4 +1,4 @@
-"""Parse the URL of the Valkey server for the account store.
+"""Parse the URL of a Valkey server.
 
 The URL may contain a password, so no error quotes it.
 """
