@@ -287,4 +287,12 @@ def _response_store(server: ServerSettings) -> ResponseStore | None:
         from dragoman_server.responses.stores.sqlite import SQLiteResponseStore
 
         return SQLiteResponseStore(server.response_store_path, limits)
+    if server.response_store == "valkey":
+        if server.response_store_url is None:
+            raise ValueError("response_store_url is needed for the response store valkey")
+        if (missing := missing_extra("valkey")) is not None:
+            raise ValueError(f"the response store valkey {missing}")
+        from dragoman_server.responses.stores.valkey import ValkeyResponseStore
+
+        return ValkeyResponseStore(server.response_store_url.reveal(), limits)
     return None

@@ -35,6 +35,9 @@ CANARIES: dict[tuple[str, str], Any] = {
     ("AccountSettings", "proxy"): Secret(f"http://me:{_ACCOUNT_PROXY}@127.0.0.1:1"),
     ("ServerSettings", "budget_webhook"): Secret("https://hooks.test/canary-of-the-webhook-0123456789"),
     ("ServerSettings", "metrics_key"): Secret("canary-of-the-metrics-0123456789-abcdef"),
+    ("ServerSettings", "response_store_url"): Secret(
+        "valkey://user:canary-of-the-response-store@127.0.0.1:1/0"
+    ),
     ("ServerSettings", "usage_store_url"): Secret("valkey://user:canary-of-the-usage-store@127.0.0.1:1/0"),
 }
 

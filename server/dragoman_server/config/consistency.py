@@ -28,7 +28,10 @@ def server_problems(server: ServerSettings, *, has_keys: bool, has_limits: bool)
         )
         yield "host", text
     if server.workers > 1 and server.response_store == "memory":
-        yield "response_store", "exists in one process only, and there are several workers: use sqlite"
+        yield (
+            "response_store",
+            "exists in one process only, and there are several workers: use sqlite or valkey",
+        )
     if server.workers > 1 and server.account_store == "memory" and has_limits:
         yield (
             "account_store",

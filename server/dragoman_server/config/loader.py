@@ -70,11 +70,15 @@ _TABLES = (
     "rules",
 )
 
+# Settings that may name a Valkey server.
+_STORES = ("response_store", "account_store", "usage_store")
+
 # Settings of the server that need another one: with any value, or with this one.
 _NEEDED = (
     ("certfile", None, "keyfile"),
     ("keyfile", None, "certfile"),
     ("response_store", "sqlite", "response_store_path"),
+    ("response_store", "valkey", "response_store_url"),
     ("account_store", "sqlite", "account_store_path"),
     ("account_store", "valkey", "account_store_url"),
     ("usage_store", "sqlite", "usage_store_path"),
@@ -297,14 +301,13 @@ class _Loader(ConfigSources):
                 self.add_problem(("server", name), f"needs {needed} as well")
         server = ServerSettings(**values)
         for name, extra, needs in (
-            ("account_store", "valkey", server.account_store == "valkey"),
-            ("usage_store", "valkey", server.usage_store == "valkey"),
+            *((name, "valkey", getattr(server, name) == "valkey") for name in _STORES),
             ("metrics_key", "metrics", server.metrics_key is not None),
             ("otel", "otel", server.otel),
         ):
             if needs and (missing := missing_extra(extra)) is not None:
                 self.add_problem(("server", name), missing)
-        for name in ("account_store_url", "usage_store_url"):
+        for name in [f"{store}_url" for store in _STORES]:
             try:
                 if (url := getattr(server, name)) is not None:
                     parse_valkey_url(url.reveal())

@@ -29,12 +29,15 @@ class SQLiteFileFormat:
         what: Its name for errors.
         application, version: The marks in the file.
         schema: SQL that makes the tables.
+        additions: SQL for each start: tables that files of this version did not have at first. It changes nothing where
+            they are there.
     """
 
     what: str
     application: int
     version: int
     schema: str
+    additions: str = ""
 
     def maker(self, application: int) -> str:
         """Return, for people, who has made a file that is not of this kind and version. application: its mark."""
@@ -130,6 +133,8 @@ class SQLiteFile:
                         connection.execute(statement)
                     connection.execute(f"PRAGMA application_id = {self._format.application}")
                     connection.execute(f"PRAGMA user_version = {self._format.version}")
+                for statement in _statements(self._format.additions):
+                    connection.execute(statement)
         except BaseException:
             connection.close()
             raise

@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 ERRORS = logging.getLogger("dragoman.errors")
 
-HOW_TO_ENABLE = "set server.response_store to memory or sqlite"
+HOW_TO_ENABLE = "set server.response_store to memory, sqlite or valkey"
 
 
 @dataclass(frozen=True, slots=True)

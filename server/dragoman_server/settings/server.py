@@ -140,12 +140,15 @@ class ServerSettings:
     ] = 7 * DAY_S
     response_store: Annotated[
         str,
-        ("off", "memory", "sqlite"),
+        ("off", "memory", "sqlite", "valkey"),
         RESTART,
         "where responses to Responses clients are stored, for previous_response_id",
     ] = "off"
     response_store_path: Annotated[
         FilePath | None, RESTART, "file of the response store sqlite, created if missing"
+    ] = None
+    response_store_url: Annotated[
+        Secret | None, RESTART, "server of the response store valkey, as account_store_url"
     ] = None
     response_store_max_bytes: Annotated[
         int,

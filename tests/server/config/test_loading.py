@@ -73,6 +73,7 @@ SAMPLES = {
     "record_max_age_s": ("60", 60.0),
     "response_store": ("sqlite", "sqlite"),
     "response_store_path": ("r.db", "r.db"),
+    "response_store_url": ("unix:///run/valkey", Secret("unix:///run/valkey")),
     "response_store_max_bytes": ("2000000", 2_000_000),
     "response_store_max_age_s": ("60", 60.0),
     "account_store": ("sqlite", "sqlite"),

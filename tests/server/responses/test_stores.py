@@ -4,31 +4,39 @@ Tests of all stores and tests of concurrency run on both backends.
 """
 
 import gc
+import importlib
 import os
 import sqlite3
 import stat
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import anyio.lowlevel
+import msgspec
 import pytest
+from valkey_server import ValkeyServer, valkey_server
 from virtual_time import REAL_BACKENDS
 
+from dragoman_server.responses.stores import base
 from dragoman_server.responses.stores import sqlite as sqlite_store
 from dragoman_server.responses.stores.base import (
+    LOG_KEPT_S,
+    ResponseEvents,
     ResponseStore,
     ResponseStoreError,
     ResponseStoreLimits,
+    ResponseTooLarge,
     StoredItem,
     StoredResponse,
 )
 from dragoman_server.responses.stores.memory import MemoryResponseStore
 from dragoman_server.responses.stores.sqlite import SQLiteResponseStore
+from dragoman_server.responses.stores.valkey import ValkeyResponseStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 one_backend = pytest.mark.backends(REAL_BACKENDS[0])  # no task group, stream or clock is under test
@@ -40,23 +48,38 @@ LIMITS = ResponseStoreLimits(max_bytes=1_000_000, max_age_s=3600)
 class Kind:
     """Makes stores of one kind. Those with a file have the same one."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, url: str = "") -> None:
         self.name = name
+        self.url = url
         self.path = folder / "responses.db"
 
     @asynccontextmanager
     async def __call__(self, limits: ResponseStoreLimits = LIMITS) -> AsyncIterator[ResponseStore]:
-        memory = self.name == "memory"
-        store: ResponseStore = (
-            MemoryResponseStore(limits) if memory else SQLiteResponseStore(str(self.path), limits)
-        )
+        store: ResponseStore
+        match self.name:
+            case "memory":
+                store = MemoryResponseStore(limits)
+            case "sqlite":
+                store = SQLiteResponseStore(str(self.path), limits)
+            case _:
+                store = ValkeyResponseStore(self.url, limits)
         async with store.running():
             yield store
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(scope="module")
+def server() -> Iterator[ValkeyServer]:
+    with valkey_server() as running:
+        yield running
+
+
+@pytest.fixture(params=["memory", "sqlite", "valkey"])
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
-    return Kind(request.param, tmp_path)
+    if request.param != "valkey":
+        return Kind(request.param, tmp_path)
+    server: ValkeyServer = request.getfixturevalue("server")
+    server.command("FLUSHALL")
+    return Kind(request.param, tmp_path, server.url)
 
 
 @pytest.fixture
@@ -201,6 +224,186 @@ async def test_a_response_larger_than_the_limit_is_not_stored_and_drops_nothing(
         assert await ids_of(store, 3) == [0]
 
 
+# Logs of events.
+
+KEY = ("", "resp_1")
+LEASE = NOW + 15.0
+
+
+def events(first: int, *texts: str) -> ResponseEvents:
+    return ResponseEvents(first, len(texts), b"".join([b"data: %b\n\n" % text.encode() for text in texts]))
+
+
+NO_EVENTS = events(0)
+
+
+def opened(id: str = "resp_1", created: int = NOW) -> StoredResponse:
+    return msgspec.structs.replace(response(id, created=created, output_items=()), lease=LEASE)
+
+
+async def texts_after(store: ResponseStore, number: int, now: int = NOW) -> str:
+    """The state of the log, and the events behind a number."""
+    page = await store.read_events(KEY, number, now)
+    if page is None:
+        return "none"
+    log, found = page
+    assert found.first == max(number + 1, log.first) or not found.count
+    texts = found.data.decode().replace("data: ", "").replace("\n\n", " ")
+    assert len(texts.split()) == found.count
+    return f"{'open' if log.lease else 'closed'} {log.first}-{log.next}: {texts}".rstrip()
+
+
+async def test_events_can_be_read_from_any_number_on(store: ResponseStore) -> None:
+    assert await texts_after(store, -1) == "none"
+    assert await store.open(opened())
+    assert await store.get("", "resp_1", NOW) == opened()
+    assert await texts_after(store, -1) == "open 0-0:"
+    for batch in (events(0, "a"), events(1, "b", "c", "d"), events(4, "e", "f")):
+        assert await store.append(KEY, batch, NOW)
+        assert await store.append(KEY, batch, NOW), "it is there already"
+    expected = ["a b c d e f", "b c d e f", "c d e f", "d e f", "e f", "f", "", ""]
+    for number, texts in enumerate(expected):
+        assert await texts_after(store, number - 1) == f"open 0-6: {texts}".rstrip()
+    for wrong in (events(7, "x"), events(5, "f", "x")):
+        assert not await store.append(KEY, wrong, NOW)
+        assert not await store.close(response(), wrong)
+    assert not await store.close(response(), events(5, "g")), "another has written its number"
+    assert await store.close(response(), events(6, "g"))
+    assert await store.get("", "resp_1", NOW) == response()
+    assert await item_of(store, "", "msg_2", NOW) == item("msg_2")
+    assert await texts_after(store, 4) == "closed 0-7: f g"
+    assert not await store.append(KEY, events(7, "x"), NOW)
+    assert not await store.close(response(), NO_EVENTS)
+    assert await texts_after(store, 4, NOW + LOG_KEPT_S) == "closed 0-7: f g"
+    assert await texts_after(store, 4, NOW + LOG_KEPT_S + 1) == "none"
+
+
+async def test_a_log_is_read_page_by_page(store: ResponseStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "PAGE_BYTES", 300)
+    await store.open(opened())
+    for number in range(10):
+        await store.append(KEY, events(number, f"{number}" * 10), NOW)
+    for after, count in ((-1, 3), (2, 3), (8, 1), (9, 0)):
+        page = await store.read_events(KEY, after, NOW)
+        assert page is not None
+        assert (page.events.first, page.events.count, page.log.next) == (after + 1, count, 10)
+
+
+async def test_of_two_that_close_a_log_one_is_refused(store: ResponseStore) -> None:
+    for key in (KEY, ("", "resp_2")):
+        await store.open(opened(key[1]))
+    assert not await store.close(response(), NO_EVENTS, LEASE - 1), "somebody has renewed it"
+    assert set(await store.open_logs([KEY, ("", "resp_2"), ("", "x")], LEASE + 5)) == {KEY, ("", "resp_2")}
+    assert not await store.close(response(), NO_EVENTS, LEASE)
+    renewed = await store.get("", "resp_1", NOW)
+    assert renewed is not None
+    assert renewed.lease == LEASE + 5
+    assert not await store.close(response(), events(1, "x"), LEASE + 5), "events are missing"
+    assert await store.close(response(), NO_EVENTS, LEASE + 5)
+    assert set(await store.open_logs([KEY, ("", "resp_2")], LEASE + 9)) == {("", "resp_2")}
+    found = await store.get("", "resp_1", NOW)
+    assert found == response()
+
+
+async def test_a_deleted_response_has_no_log(store: ResponseStore) -> None:
+    await store.open(opened())
+    assert await store.append(KEY, events(0, "a"), NOW)
+    assert await store.delete("", "resp_1")
+    assert await texts_after(store, -1) == "none"
+    assert not await store.append(KEY, events(1, "b"), NOW)
+    assert not await store.close(response(), NO_EVENTS)
+    assert not await store.open_logs([KEY])
+    await store.open(opened())
+    assert await texts_after(store, -1) == "open 0-0:"
+
+
+@one_backend
+async def test_a_server_is_left_with_nothing(server: ValkeyServer) -> None:
+    server.command("FLUSHALL")
+    store = ValkeyResponseStore(server.url, LIMITS)
+    async with store.running():
+        for number in range(3):
+            await store.put(response(f"resp_{number}", input_items=(item("shared"), item(f"m{number}"))))
+        await store.open(opened("resp_3"))
+        await store.append(("", "resp_3"), events(0, "a", "b"), NOW)
+        await store.close(response("resp_3"), events(2, "c"))
+        await store.open(opened("resp_4"))
+        await store.append(("", "resp_4"), events(0, "a", "b"), NOW)
+        for number in range(5):
+            await store.delete("", f"resp_{number}")
+    assert server.command("GET", "dragoman:responses:1:total") == b"$1\r\n0\r\n"
+    assert server.command("DBSIZE") == b":2\r\n", "that, and the number of the last item"
+
+
+@one_backend
+async def test_a_server_drops_what_is_old_step_by_step(
+    server: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script must not stop it for long. What has expired is not found meanwhile."""
+    server.command("FLUSHALL")
+    store = ValkeyResponseStore(server.url, LIMITS)
+    async with store.running():
+        for number in range(101):
+            await store.put(response(f"resp_{number}", created=NOW + number))
+        late = NOW + 200 + LIMITS.max_age_s
+        assert await store.get("", "resp_100", late) is None
+        assert server.command("ZCARD", "dragoman:responses:1:created") == b":1\r\n"
+        assert await store.get("", "resp_100", late) is None
+        assert server.command("DBSIZE") == b":2\r\n"
+
+
+@one_backend
+@pytest.mark.promise("R11")
+async def test_a_server_that_does_not_respond_delays_a_response_by_a_quarter_of_a_second() -> None:
+    with valkey_server() as server:
+        store = ValkeyResponseStore(server.url, LIMITS)
+        async with store.running():
+            assert await store.put(response())
+            server.pause()
+            begun = anyio.current_time()
+            with pytest.raises(ResponseStoreError, match=r"no response within 0\.25 s"):
+                await store.put(response("resp_2"))
+            assert anyio.current_time() - begun < 2.0
+            server.resume()
+            assert await store.get("", "resp_1", NOW) == response()
+
+
+async def test_the_oldest_events_go_when_a_log_is_full(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module(f"dragoman_server.responses.stores.{kind.name}")
+    monkeypatch.setattr(module, "MAX_LOG_BYTES", 500)
+    async with kind() as store:
+        await store.open(opened())
+        for number in range(10):
+            assert await store.append(KEY, events(number, f"{number}"), NOW)
+        assert await texts_after(store, 8) == "open 7-10: 9"
+        assert await store.append(KEY, events(10, "x" * 1000), NOW)
+        assert await texts_after(store, 9) == f"open 10-11: {'x' * 1000}"
+
+
+async def test_what_is_made_stays_when_there_is_too_much(kind: Kind) -> None:
+    """Others go before it. When it fills the store alone, its oldest events go."""
+    async with kind(ResponseStoreLimits(max_bytes=100_000, max_age_s=3600)) as store:
+        await store.open(opened(created=NOW - 10))
+        await store.put(response("resp_2", created=NOW - 5))
+        for id in ("resp_3", "resp_4"):
+            await store.put(response(id, body=bytes(90_000)))
+        assert await store.open_logs([KEY])
+        assert await store.get("", "resp_3", NOW) is None
+        for number in range(5):
+            assert await store.append(KEY, events(number, "x" * 30_000), NOW)
+        assert await store.get("", "resp_2", NOW) is None
+        assert await store.get("", "resp_4", NOW) is None
+        page = await store.read_events(KEY, 4, NOW)
+        assert page is not None
+        assert page.log.first in (2, 3)
+        with pytest.raises(ResponseTooLarge):
+            await store.close(response(body=bytes(100_001)), NO_EVENTS)
+        assert not await store.open(msgspec.structs.replace(opened("resp_6"), body=bytes(100_001)))
+        # That of a gateway which has died goes as any other.
+        await store.put(response("resp_5", created=int(LEASE) + 1, body=bytes(90_000)))
+        assert await texts_after(store, -1) == "none"
+
+
 # The file.
 
 
@@ -211,6 +414,27 @@ async def test_the_file_outlives_the_store(sqlite: Kind) -> None:
         await store.put(stored)
     async with sqlite() as store:
         assert await store.get("", "resp_1", NOW) == stored
+
+
+@one_backend
+async def test_a_file_without_logs_gets_them(sqlite: Kind) -> None:
+    """Earlier releases made such files."""
+    async with sqlite() as store:
+        await store.put(response())
+        assert isinstance(store, SQLiteResponseStore)
+        for name in ("response_changed", "response_with_log_dropped"):
+            store._file.connection.execute(f"DROP TRIGGER {name}")
+        for name in ("events", "logs"):
+            store._file.connection.execute(f"DROP TABLE {name}")
+    async with sqlite() as store:
+        assert await store.get("", "resp_1", NOW) == response()
+        await store.open(opened("resp_2"))
+        await store.append(("", "resp_2"), events(0, "a", "b"), NOW)
+        await store.close(response("resp_2"), events(2, "c"))
+        for id in ("resp_1", "resp_2"):
+            await store.delete("", id)
+        assert isinstance(store, SQLiteResponseStore)
+        assert store._file.connection.execute("SELECT bytes FROM total").fetchone() == (0,)
 
 
 _PROCESS = """
@@ -474,4 +698,13 @@ async def test_memory_is_freed_to_the_last_byte() -> None:
         await store.put(response(f"resp_{number}", input_items=(item("shared"), item(f"m{number}"))))
     for number in range(3):
         await store.delete("", f"resp_{number}")
-    assert (store.bytes, store._items, store._named) == (0, {}, {})
+    await store.open(opened())
+    await store.append(KEY, events(0, "a", "b"), NOW)
+    await store.close(response(), events(2, "c"))
+    await store.delete("", "resp_1")
+    await store.open(opened())
+    await store.close(response(), events(0, "c"))
+    await store.open(opened("resp_2", NOW + LOG_KEPT_S + 1))  # which drops logs that are too old
+    for number in range(1, 3):
+        await store.delete("", f"resp_{number}")
+    assert (store.bytes, store._items, store._named, store._logs) == (0, {}, {}, {})
