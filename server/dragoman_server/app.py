@@ -243,6 +243,10 @@ class Application(BackgroundTaskGroup):
         if not before.requests:
             before.unused.set()
 
+    async def drained(self) -> None:
+        """Return when nothing goes on for which no request is open."""
+        await self._served.gateway.background.ended()
+
     async def reload_configuration(self) -> ReloadResult | None:
         """Load the configuration again and use it. None if there is nothing to load it from."""
         return None if self.reloader is None else await self.reloader()
@@ -290,6 +294,7 @@ class Application(BackgroundTaskGroup):
             async with served.gateway.running():
                 task_status.started()
                 await served.unused.wait()
+                await served.gateway.background.ended(served.gateway)
         finally:
             self._in_use.remove(served)
         await self._served.gateway.close_unused_connections(served.gateway for served in self._in_use)

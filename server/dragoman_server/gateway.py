@@ -26,6 +26,7 @@ from dragoman_server.platform.extras import missing_extra
 from dragoman_server.proxying.account_pool import AccountPool, proxy_id
 from dragoman_server.proxying.refused_members import RefusedMembers
 from dragoman_server.proxying.tool_grammar import grammar_checker
+from dragoman_server.responses.background import BackgroundResponses
 from dragoman_server.responses.reasoning import ReasoningStore
 from dragoman_server.responses.service import StoredResponseService
 from dragoman_server.responses.stores.base import ResponseStore, ResponseStoreLimits
@@ -59,6 +60,7 @@ class Gateway:
         client: Sends requests to upstreams.
         simulator: Takes its place for the built-in models.
         responses: Stores responses.
+        background: Makes responses in the background.
         accounts: The health of upstream accounts, and all counters.
         balances: The money that accounts have left.
         pool: Chooses among accounts.
@@ -99,6 +101,7 @@ class Gateway:
             )
             self.simulator = SimulatedUpstream()
             self.responses = StoredResponseService(_response_store(settings.server))
+            self.background = BackgroundResponses(self.responses)
             self.accounts = accounts or make_account_store(settings.server)
             max_bytes = settings.server.reasoning_store_bytes
             self.reasoning_store = ReasoningStore(max_bytes) if max_bytes else None
@@ -112,7 +115,8 @@ class Gateway:
             )
         else:
             self.client, self.simulator = previous.client, previous.simulator
-            self.responses, self.accounts = previous.responses, previous.accounts
+            self.responses, self.background = previous.responses, previous.background
+            self.accounts = previous.accounts
             self.reasoning_store, self.usage = previous.reasoning_store, previous.usage
             self.refused_members, self.stored_keys = previous.refused_members, previous.stored_keys
             self.budget_alerts = previous.budget_alerts
@@ -214,6 +218,8 @@ class Gateway:
             await stack.enter_async_context(self.budget_alerts.running())
             if self.stored_keys is not None:
                 await stack.enter_async_context(self.stored_keys.running())
+            if self.responses.store is not None:
+                await stack.enter_async_context(self.background.running())
             yield
 
     @asynccontextmanager

@@ -52,6 +52,7 @@ class RequestRecord:
         rule: The rule that has led to another model than the client named.
         attempts: The number that were made.
         failures: The attempts that failed before anything was sent to the client: see note_failure().
+        background: The response was made in the background, and its client did not have to wait.
         upstream_completed: The client left before the end, but the upstream's response, and its usage, is complete.
         error, error_kind: The error for people, and its class, a value of ErrorKind.
         first_content_s: If heartbeats came before the first content.
@@ -75,6 +76,7 @@ class RequestRecord:
     failures: list[dict[str, object]] = field(default_factory=list)
     hedge: dict[str, object] | None = None
     stream: bool | None = None
+    background: bool | None = None
     status: int | None = None
     upstream_status: int | None = None
     outcome: str = "open"

@@ -182,17 +182,42 @@ def test_a_response_is_retrieved_and_deleted(client: openai.OpenAI, upstream: st
         client.responses.retrieve(third.id)
 
 
-@each_upstream
-def test_a_response_is_replayed(client: openai.OpenAI, upstream: str) -> None:
-    first = client.responses.create(model=f"{upstream}/echo", input="one two three")
-    with client.responses.retrieve(first.id, stream=True) as stream:
-        events = list(stream)
+@each_upstream_and_backend
+def test_a_stream_in_the_background_survives_its_client(client: openai.OpenAI, upstream: str) -> None:
+    words = "one two three four five six"
+    with client.responses.create(
+        model=f"{upstream}/echo@20", input=words, background=True, stream=True
+    ) as stream:
+        seen = [next(stream) for _ in range(5)]
+    assert seen[0].type == "response.created"
+    id = seen[0].response.id
+    with client.responses.retrieve(id, stream=True, starting_after=4) as stream:
+        events = [*seen, *stream]
     assert [event.sequence_number for event in events] == list(range(len(events)))
     last = events[-1]
     assert last.type == "response.completed"
-    assert last.response.output_text == "one two three"
-    with client.responses.retrieve(first.id, stream=True, starting_after=4) as stream:
-        assert list(stream) == events[5:]
+    assert last.response.output_text == words
+    # This one reads from the beginning, and leaves out what its caller has.
+    with client.responses.stream(response_id=id, starting_after=4) as helper:
+        assert [event.sequence_number for event in helper] == list(range(5, len(events)))
+        assert helper.get_final_response().output_text == words
+
+
+@each_upstream_and_backend
+def test_a_response_in_the_background_is_polled_or_cancelled(client: openai.OpenAI, upstream: str) -> None:
+    polled = client.responses.create(model=f"{upstream}/echo", input="one", background=True)
+    running = client.responses.create(model=f"{upstream}/pause@30", input="two", background=True)
+    assert (polled.status, running.status) == ("in_progress", "in_progress")
+    deadline = time.monotonic() + TIMEOUT_S
+    while polled.status == "in_progress":
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+        polled = client.responses.retrieve(polled.id)
+    assert (polled.status, polled.output_text) == ("completed", "one")
+    assert client.responses.cancel(running.id).status == "cancelled"
+    assert client.responses.cancel(running.id).status == "cancelled"
+    with pytest.raises(openai.BadRequestError, match="Cannot cancel a completed response"):
+        client.responses.cancel(polled.id)
 
 
 @each_upstream_and_backend

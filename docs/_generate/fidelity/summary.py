@@ -24,7 +24,8 @@ in words.
 - **Refused**: the client gets an error, because it would make no sense without it.
 
 A star marks what is true of only some fields or kinds of a topic. Reasoning that only its vendor can read is lost if a
-conversation continues with another vendor or model; with the same one it is kept.
+conversation continues with another vendor or model; with the same one it is kept. Stored conversations and background
+responses, which other protocols do not have, are there at any upstream if the gateway has a [response store](state.md).
 """
 
 # The first topic whose pattern matches the name of a row has it. What matches none is not named on this page.

@@ -7,7 +7,7 @@ implements `serve()`; the code here turns its errors into responses.
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -86,7 +86,6 @@ class BaseEndpoint(ABC):
         record = self.gateway.request_began(scope, self.protocol.name)
         framing = SSE if self.endpoint is None else self.endpoint.framing
         request = ClientRequest(scope, receive, send, record, framing)
-        started = request.time()
         telemetry = request.telemetry = self.gateway.telemetry.begin(
             record, scope, request.headers, self.endpoint
         )
@@ -94,11 +93,18 @@ class BaseEndpoint(ABC):
             request.response.watch = telemetry.watch
             if telemetry.publish_wire is not None:
                 LiveWire(telemetry.publish_wire, self.gateway.settings).listen_to(request)
+        await self.account_for(request, self._serve_or_refuse)
+
+    async def account_for(
+        self, request: ClientRequest, serve: Callable[[ClientRequest], Awaitable[None]]
+    ) -> None:
+        """Serve a request, and count it once it has ended, unless it was handed over."""
         try:
-            await self._serve_or_refuse(request)
+            await serve(request)
         except ClientDisconnected:
-            record.outcome = "client_left"
+            request.record.outcome = "client_left"
         except Exception:  # by itself, or in the group of the request's tasks
+            record = request.record
             if request.response.broken:
                 record.outcome = "client_left"
                 return
@@ -109,24 +115,29 @@ class BaseEndpoint(ABC):
                 raise  # the server then closes the connection in the middle, so the client sees a broken response
             await self._send_last_error(request, INTERNAL_ERROR)
         except anyio.get_cancelled_exc_class():
-            record.outcome = "cancelled"
+            request.record.outcome = "cancelled"
             if not request.response.started:
                 # hypercorn 0.18 protocol/http_stream.py:139 would send an empty 500.
                 await self._send_last_error(request, _GATEWAY_STOPS)
             raise
         finally:
-            record.duration_s = request.time() - started
-            usage = await self._usage_of(request)
-            if telemetry is not None:
-                telemetry.end()
-            self.gateway.request_ended(record)
-            if request.counted:
-                self.gateway.usage.count(record, time.time())
-            if request.key is not None and (usage is not None or request.reserved):
-                with anyio.move_on_after(_SETTLE_S, shield=True):
-                    await self.gateway.limits.settle(
-                        request.key, usage or Usage(), record.cost_usd, request.reserved
-                    )
+            if not request.handed_over:
+                await self._count_request(request)
+
+    async def _count_request(self, request: ClientRequest) -> None:
+        record = request.record
+        record.duration_s = request.time() - request.started
+        usage = await self._usage_of(request)
+        if request.telemetry is not None:
+            request.telemetry.end()
+        self.gateway.request_ended(record)
+        if request.counted:
+            self.gateway.usage.count(record, time.time())
+        if request.key is not None and (usage is not None or request.reserved):
+            with anyio.move_on_after(_SETTLE_S, shield=True):
+                await self.gateway.limits.settle(
+                    request.key, usage or Usage(), record.cost_usd, request.reserved
+                )
 
     async def _send_last_error(self, request: ClientRequest, error: WireError) -> None:
         with anyio.move_on_after(_LAST_ERROR_S, shield=True), suppress(OSError):
@@ -257,6 +268,7 @@ class BaseEndpoint(ABC):
         destination: Destination,
         *,
         store_response: bool,
+        background: bool = False,
     ) -> ExpandedRequest:
         """Insert what a request refers to, see StoredResponseService.expand(). Its budget then bears all of that."""
         gateway = self.gateway
@@ -265,6 +277,7 @@ class BaseEndpoint(ABC):
             request_head,
             destination,
             store_response=store_response,
+            background=background,
             now=request.now,
             owner=request.owner,
             max_bytes=gateway.settings.server.max_body_bytes,

@@ -1,10 +1,12 @@
-"""The endpoints of the Responses API: create responses that are stored, read and delete them, compact a conversation.
+"""The endpoints of the Responses API: create responses that are stored, read, cancel and delete them, and compact a
+conversation.
 
 POST /v1/responses inserts what a request refers to, plans it as every other request, and stores the response once it is
 complete, before the client gets its end, because the client's next request may refer to it.
 """
 
 import time
+from collections.abc import Awaitable
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Literal
@@ -13,12 +15,10 @@ import msgspec
 from msgspec import Meta
 from starlette.routing import BaseRoute
 
-from dragoman import RequestRefused, ResponseTranslator, peek
-from dragoman.codec import ResponseContext, UpstreamSpec
-from dragoman.document import Request
+from dragoman import RequestHead, RequestRefused, peek
 from dragoman.jsontext import JSONObject, decode, decode_object, encode
-from dragoman.sse import SSEParser
 from dragoman_server.gateway import Gateway
+from dragoman_server.http import background
 from dragoman_server.http.endpoint import BaseEndpoint, ProtocolEndpoint, vendors_operation
 from dragoman_server.http.operations import VENDORS_OBJECT, ApiOperation, DescribedRoute, MediaType
 from dragoman_server.http.request import BOOLEAN, Parameter, Query
@@ -28,8 +28,6 @@ from dragoman_server.proxying.plan import Plan
 from dragoman_server.responses import conversation
 from dragoman_server.responses.service import HOW_TO_ENABLE
 from dragoman_server.responses.stores.base import StoredResponse
-from dragoman_server.wire.headers import STREAM_HEADERS, request_id_headers
-from dragoman_server.wire.replies import Reply
 
 # The limit and the default of a page in OpenAI's API reference.
 _LIMIT = Parameter("limit", "how many items, 20 by default", (1, 100))
@@ -71,14 +69,15 @@ def responses_routes(gateway: Gateway) -> list[BaseRoute]:
                     f"{path}/{{id}}/cancel",
                     CancelEndpoint(gateway, protocol),
                     POST=described(
-                        summary="Always an error, because no response is made in the background", answers={}
+                        summary="Cancel a response that is made in the background",
+                        answers={200: (VENDORS_OBJECT,)},
                     ),
                 ),
                 DescribedRoute(
                     f"{path}/{{id}}",
                     StoredResponseEndpoint(gateway, protocol),
                     GET=described(
-                        summary="Return a stored response",
+                        summary="Return a stored response, or the events of one that is made in the background",
                         answers={200: (VENDORS_OBJECT, stream)},
                         parameters=(_STREAM, _STARTING_AFTER),
                     ),
@@ -112,13 +111,25 @@ class ResponsesEndpoint(ProtocolEndpoint):
     async def serve(self, request: ClientRequest) -> None:
         body, request_head = await self.read(request)
         stored = self.gateway.responses
-        if not await request.off_loop(len(body), stored.applies_to, request_head):
-            planning = self.plan(request, body, request_head)
-            del body, request_head  # a stream may stay open for hours
-            await self.carry_out(request, await planning)
-            return
+        options = conversation.read_background(request_head)
+        if options is not None or await request.off_loop(len(body), stored.applies_to, request_head):
+            responding = await self._begin(request, body, request_head, options)
+        else:
+            responding = self.carry_out(request, await self.plan(request, body, request_head))
+        del body, request_head  # a stream may stay open for hours
+        await responding
+
+    async def _begin(
+        self, request: ClientRequest, body: bytes, request_head: RequestHead, options: JSONObject | None
+    ) -> Awaitable[object]:
+        """Return what responds to a request that is about stored responses. options: see read_background()."""
+        stored = self.gateway.responses
+        if options is not None:
+            background.check(self.gateway)
         destination = self.destination(request_head.model)
-        expanded = await self.expand(request, body, request_head, destination, store_response=True)
+        expanded = await self.expand(
+            request, body, request_head, destination, store_response=True, background=options is not None
+        )
         stores = expanded.conversation is not None
 
         def repeating_the_original(plan: Plan) -> Plan:
@@ -127,15 +138,22 @@ class ResponsesEndpoint(ProtocolEndpoint):
             if expanded.previous is not None:
                 echo = {**echo, "previous_response_id": expanded.previous}
             context = msgspec.structs.replace(plan.context, echo=echo, stored=stores)
-            return replace(plan, store_response=stores, context=context)
+            if options and conversation.have_effect(options):
+                plan.losses.dropped(
+                    "/background_options", "the gateway makes each response as soon as it can"
+                )
+            # In the background its last event has all of it.
+            return replace(plan, store_response=stores and options is None, context=context)
 
         async def store_response(response: JSONObject, client_left: bool) -> bool:
             if client_left:
                 response = conversation.mark_cancelled(response)
             return await stored.put(response, expanded, int(time.time()), request.owner)
 
-        planning = self.plan(request, expanded.body, change=repeating_the_original)
-        await self.carry_out(request, await planning, store_response=store_response if stores else None)
+        plan = await self.plan(request, expanded.body, change=repeating_the_original)
+        if options is not None:
+            return await background.begin(self, request, plan, expanded)
+        return self.carry_out(request, plan, store_response=store_response if stores else None)
 
 
 class StoredResponseBase(BaseEndpoint):
@@ -158,6 +176,11 @@ class StoredResponseBase(BaseEndpoint):
             )
         return str(request.scope["path_params"]["id"])
 
+    async def respond_with(self, request: ClientRequest, found: StoredResponse) -> None:
+        """Send a stored response."""
+        body = await off_loop(found.size, lambda: encode(conversation.response_body(found)))
+        await request.respond_json(msgspec.Raw(body))
+
     def not_found(self, id: str) -> RequestRefused:
         """Return the error for an id that is not stored."""
         return RequestRefused(
@@ -175,18 +198,21 @@ class StoredResponseEndpoint(StoredResponseBase):
             await self._delete(request)
             return
         query = Query(request.query)
-        found = await self.find(request)
         if query.boolean(_STREAM):
             after = query.integer(_STARTING_AFTER)
-            protocol = self.gateway.upstreams[self.protocol.name]
-            first = -1 if after is None else after
-            data = await off_loop(found.size, replay, found, protocol, first)
-            headers = [("content-type", protocol.endpoints[0].media_type), *STREAM_HEADERS]
-            request.record.stream, request.record.outcome = True, "completed"
-            await request.respond(Reply(200, [*headers, *request_id_headers(request.record.id)], data))
+            found = await self.find(request)
+            body = await off_loop(len(found.body), decode, found.body)
+            if body.get("background") is not True:
+                raise RequestRefused(
+                    f"Response with id '{found.id}' not found among those that were created with background=true, "
+                    "and others cannot be streamed again. Request it without stream.",
+                    status=404,
+                    path="/stream",
+                    code="response_not_found",
+                )
+            await background.send_events(self, request, found.key, -1 if after is None else after)
         else:
-            body = await off_loop(found.size, lambda: encode(conversation.response_body(found)))
-            await request.respond_json(msgspec.Raw(body))
+            await self.respond_with(request, await self.find(request))
 
     async def _delete(self, request: ClientRequest) -> None:
         id = self.id_of(request)
@@ -221,11 +247,21 @@ class InputItemsEndpoint(StoredResponseBase):
 
 
 class CancelEndpoint(StoredResponseBase):
-    """POST /v1/responses/{id}/cancel: always an error, because nothing runs in the background here."""
+    """POST /v1/responses/{id}/cancel: end a response that is made in the background, by whichever gateway."""
 
     async def serve(self, request: ClientRequest) -> None:
-        await self.find(request)
-        raise RequestRefused("Cannot cancel a synchronous response.")
+        found = await self.find(request)
+        if found.lease:
+            body = conversation.mark_cancelled(await off_loop(len(found.body), decode, found.body))
+            await self.gateway.responses.end(found, body, request.now)
+            found = await self.find(request)  # it may have ended before
+        body = await off_loop(len(found.body), decode, found.body)
+        if body.get("status") != "cancelled" or body.get("background") is not True:
+            # In the words of OpenAI's server, because clients match them.
+            how = f"{body.get('status')}" if body.get("background") is True else "synchronous"
+            article = "an" if how == "incomplete" else "a"
+            raise RequestRefused(f"Cannot cancel {article} {how} response.", path="/response_id")
+        await self.respond_with(request, found)
 
 
 class CompactEndpoint(BaseEndpoint):
@@ -265,62 +301,3 @@ def _summary_request(body: bytes) -> tuple[list[bytes], bytes]:
 
 def _compaction(response: bytes, items: list[bytes]) -> bytes:
     return encode(conversation.build_compaction(decode_object(response, "the response"), items))
-
-
-# Replaying a stored response as a stream.
-
-
-def replay(response: StoredResponse, protocol: UpstreamSpec, starting_after: int) -> bytes:
-    """Return the events of a stored response that are numbered above `starting_after`.
-
-    The stream is made again from the response, so its deltas are cut in other places than they were.
-    Raises RemoteProtocolError for a response that such a stream cannot repeat exactly.
-    """
-    body = conversation.response_body(response)
-    failed = body.get("status") == "failed"
-    request = Request(protocol=protocol.name, model=str(body.get("model")), messages=(), stream=True)
-    created = body.get("created_at")
-    context = ResponseContext(
-        request=request,
-        id=response.id.removeprefix("resp_"),
-        now=int(created) if isinstance(created, int | float) else response.created,
-        model=request.model,
-        echo=body,
-    )
-    translator = ResponseTranslator(
-        client=protocol, upstream=protocol, context=context, upstream_streams=False, client_streams=True
-    )
-    # Up to its last event, a stream that failed equals one that was not completed.
-    translator.receive_data(encode({**body, "status": "incomplete", "error": None} if failed else body))
-    translator.receive_eof()
-    events = [
-        (frame.event, decode(frame.data)) for frame in SSEParser().receive_data(translator.data_to_send())
-    ]
-    replayed = [event["item"] for _, event in events if event.get("type") == "response.output_item.done"]
-    output = decode(encode(body["output"]))
-    expected = [item for item in output if item.get("status") != "incomplete" or item in replayed]
-    # No event reports a cancelled response.
-    if replayed != expected or body.get("status") == "cancelled":
-        raise RequestRefused(
-            "this response cannot be replayed as a stream; request it without stream", path="/stream"
-        )
-    frames = []
-    for name, event in events:
-        if event["sequence_number"] > starting_after:
-            if "response" in event:
-                # The stored response has members that cannot be made from its items.
-                status = event["response"]["status"]
-                event["response"] = _with_status(body, status)
-                if failed and status == "incomplete":
-                    name = b"response.failed"
-                    event["type"] = name.decode("ascii")
-            frames.append(b"event: %b\ndata: %b\n\n" % (name, encode(event)))
-    return b"".join(frames)
-
-
-def _with_status(body: JSONObject, status: str) -> JSONObject:
-    """Return the response as it was when it had this status."""
-    if status == "in_progress":
-        unknown: JSONObject = {"output": [], "status": "in_progress", "completed_at": None, "usage": None}
-        return {**body, **unknown, "error": None, "incomplete_details": None}
-    return body

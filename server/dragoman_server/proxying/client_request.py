@@ -4,6 +4,7 @@
 connection is: `HttpChannel` makes ASGI messages of them, in any ASGI server.
 """
 
+import copy
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -36,6 +37,9 @@ SCOPE_KEY = "dragoman.client_key"
 # A function that is called with its plan and record. It returns one that is called for each attempt, with its
 # destination, the id of its account and the sender, and returns what the attempt uses instead:
 SCOPE_SENDERS = "dragoman.senders"
+# A function that is called when the request goes on without this call of the application, and returns what to await
+# when it has ended:
+SCOPE_GOES_ON = "dragoman.goes_on"
 
 
 class ClientDisconnected(Exception):
@@ -121,6 +125,7 @@ class ClientRequest:
         framing: Of streams and errors where it came in.
         now: When it arrived, in seconds since the epoch.
         time: The clock of the event loop.
+        started: Its time when the request arrived.
         key: The client key that it came with, None where none is needed.
         owner: The owner of anything stored for it: the key's name, or "" without keys.
         response: See ResponseChannel.
@@ -130,6 +135,7 @@ class ClientRequest:
         plan: The plan of the attempt that was made last, or won. None until the request is planned.
         reasoning_key: The key under which reasoning is kept, "" for protocols whose clients send it back.
         telemetry: Its part in metrics, traces and the feed, None where there are none.
+        handed_over: It goes on with another client, see hand_over(), and is counted there.
     """
 
     def __init__(
@@ -155,6 +161,18 @@ class ClientRequest:
         self.plan: Plan | None = None
         self.reasoning_key = ""
         self.telemetry: RequestTelemetry | None = None
+        self.started = self.time()
+        self.handed_over = False
+
+    def hand_over(self, response: ResponseChannel, receive: Receive) -> "ClientRequest":
+        """Return the request as it goes on with another channel. What is left has this client, and is not counted."""
+        other = copy.copy(self)
+        other.response, other.receive = response, receive
+        response.meter, response.watch = self.response.meter, self.response.watch
+        self.response.meter = self.response.watch = None
+        self.record = replace(self.record)
+        self.handed_over = True
+        return other
 
     async def off_loop(
         self, size: int, function: Callable[[*Arguments], Result], *arguments: *Arguments

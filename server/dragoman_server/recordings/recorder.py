@@ -7,7 +7,7 @@ through the senders that its attempts use instead of the gateway's. Without the 
 import logging
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from dragoman_server import __version__
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.log import RequestRecord
-from dragoman_server.proxying.client_request import SCOPE_SENDERS
+from dragoman_server.proxying.client_request import SCOPE_GOES_ON, SCOPE_SENDERS
 from dragoman_server.proxying.destinations import Destination
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.recordings.document import (
@@ -165,15 +165,25 @@ class Recorder:
             await tape.take(message)
             await send(message)
 
-        try:
-            await self._app(
-                {**scope, "extensions": extensions, SCOPE_SENDERS: tape.listening}, receive, send_and_record
-            )
-        finally:
+        async def finish() -> None:
             if tape.record is not None:
                 with anyio.move_on_after(_WRITE_S, shield=True):
                     # Megabytes are masked and written.
                     await anyio.to_thread.run_sync(self._write, tape, found[0].name, abandon_on_cancel=True)
+
+        goes_on = False
+
+        def go_on() -> Callable[[], Awaitable[None]]:
+            nonlocal goes_on
+            goes_on = True
+            return finish
+
+        entries = {"extensions": extensions, SCOPE_SENDERS: tape.listening, SCOPE_GOES_ON: go_on}
+        try:
+            await self._app({**scope, **entries}, receive, send_and_record)
+        finally:
+            if not goes_on:
+                await finish()
 
     def _recording(self, tape: Tape, protocol: str) -> Recording:
         mask = self._settings.mask

@@ -78,6 +78,42 @@ def read_state_params(request_head: RequestHead) -> StateParams:
     return StateParams(previous or None, _field(request_head, "store") is not False, may_refer)
 
 
+def read_background(request_head: RequestHead) -> JSONObject | None:
+    """Return the `background_options` of a request for a response in the background, None for any other.
+
+    Raises RemoteProtocolError for wrong values, and RequestRefused for what cannot be combined: "Background sampling
+    requires store=true; stateless requests are rejected" -- OpenAI's guide "Background mode", limits
+    """
+    background, options = _field(request_head, "background"), _field(request_head, "background_options")
+    if background is None or background is False:
+        return None
+    options = {} if options is None else options
+    for name, value, kind in (("background", background, bool), ("background_options", options, dict)):
+        if type(value) is not kind:
+            expected = "a boolean" if kind is bool else "an object"
+            raise RemoteProtocolError(
+                f"{name} must be {expected}, not {kind_of(value)}", path=f"/{name}", code="invalid_type"
+            )
+    if _field(request_head, "store") is False:
+        raise RequestRefused("background needs store to be true: leave store out", path="/background")
+    assert type(options) is dict
+    if request_head.stream and options.get("completion_window", _SOONEST) != _SOONEST:
+        # openai 3.54.0, types/responses/response_create_params.py, BackgroundOptions
+        raise RequestRefused(
+            "the completion windows 2h and 8h need stream to be false",
+            path="/background_options/completion_window",
+        )
+    return options
+
+
+_SOONEST = "soonest"
+
+
+def have_effect(background_options: JSONObject) -> bool:
+    """True if options would make a difference, where responses are not made as soon as possible."""
+    return any(value not in (None, _SOONEST) for value in background_options.values())
+
+
 def _field(request_head: RequestHead, name: str) -> JSON:
     raw = request_head.fields.get(name)
     return None if raw is None else decode(bytes(raw))
@@ -303,12 +339,28 @@ def to_stored_response(
 ) -> StoredResponse | None:
     """Return a response for the store, None if it has not ended or has no id."""
     id, output = body.get("id"), body.get("output")
-    if not is_id(id) or body.get("status") not in _ENDED or not isinstance(output, list):
+    if not is_id(id) or not is_final(body) or type(output) is not list:
         return None
     start = len(conversation)
     items = [_with_id(encode(item), start + index) for index, item in enumerate(output)]
     stored = {**body, "output": [], "store": True, "previous_response_id": previous}
     return StoredResponse(str(id), owner, now, encode(stored), conversation, tuple(items))
+
+
+def is_final(body: JSONObject) -> bool:
+    """True if a response has ended and has an output."""
+    return body.get("status") in _ENDED and type(body.get("output")) is list
+
+
+def opening_body(body: JSONObject, members: JSONObject) -> JSONObject:
+    """Return a response as it is when it begins. members: see ResponseEventWriter."""
+    unknown: JSONObject = {"status": "in_progress", "completed_at": None, "output": [], "usage": None}
+    return {**body, **unknown, "error": None, "incomplete_details": None, **members}
+
+
+def failed_body(body: JSONObject, code: str, message: str) -> JSONObject:
+    """Return a response that has failed before its upstream has ended it."""
+    return {**body, "status": "failed", "error": {"code": code, "message": message}}
 
 
 def mark_cancelled(body: JSONObject) -> JSONObject:

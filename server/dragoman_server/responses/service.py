@@ -9,11 +9,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
+
 from dragoman import RequestHead, RequestRefused
-from dragoman.jsontext import JSONObject, encode
+from dragoman.jsontext import JSONObject, decode, encode
 from dragoman_server.platform.off_loop import OffLoop, off_loop
 from dragoman_server.responses import conversation
+from dragoman_server.responses.event_writer import ResponseEventWriter
 from dragoman_server.responses.stores.base import (
+    EventPage,
+    ResponseEvents,
+    ResponseKey,
     ResponseStore,
     ResponseStoreError,
     StoredItem,
@@ -26,6 +32,18 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 ERRORS = logging.getLogger("dragoman.errors")
+
+_BACKGROUND_PARAMS = ("background", "background_options")
+
+# Attempts to end a response that is made elsewhere. Each failure means that it has come further meanwhile.
+_MAX_END_TRIES = 20
+
+# A number behind all events.
+_NO_EVENTS = 2**53
+
+_OWNER_IS_GONE = (
+    "the gateway that made this response has ended before the response was complete; send the request again"
+)
 
 HOW_TO_ENABLE = "set server.response_store to memory, sqlite or valkey"
 
@@ -73,6 +91,7 @@ class StoredResponseService:
         destination: "Destination",
         *,
         store_response: bool,
+        background: bool = False,
         now: int,
         owner: str,
         max_bytes: int,
@@ -80,51 +99,51 @@ class StoredResponseService:
     ) -> ExpandedRequest:
         """Insert what the request refers to.
 
-        store_response: the endpoint's responses may be stored. now: seconds since the epoch. max_bytes: of the request
-        with all of that.
+        store_response: the endpoint's responses may be stored. background: this one is made and stored here, and its
+        upstream is not told of that. now: seconds since the epoch. max_bytes: of the request with all of that.
 
-        Raises RemoteProtocolError for wrong parameters, RequestRefused for a reference to nothing that is stored, and
-        for a conversation that is too large (413).
+        Raises RemoteProtocolError for wrong parameters, RequestRefused for unknown references and too much (413).
         """
         relayed = destination.upstream.stored_responses
-        may_store = store_response and self.store is not None
-        if relayed and destination.settings.stores_responses:
-            may_store = False
+        may_pass_on = relayed and not background  # what only the upstream has cannot be stored here
+        stored_there = may_pass_on and destination.settings.stores_responses
+        may_store = store_response and self.store is not None and not stored_there
         params, items, references = await off_loop(len(body), _read_input, request_head, may_store)
         store_response = may_store and params.store
         if not (params.previous or params.may_refer or store_response):
             return ExpandedRequest(body)
         if self.store is None:
-            if params.previous or references:
-                return _pass_on(body, relayed, _not_enabled_error(params.previous, references))
-            return ExpandedRequest(body)
+            if not (params.previous or references):
+                return ExpandedRequest(body)
+            return _pass_on(body, relayed, _not_enabled_error(params.previous, references))
         before: tuple[StoredItem, ...] = ()
         if params.previous:
             previous = await self.get(params.previous, now, owner)
             if previous is None:
-                return _pass_on(body, relayed, conversation.previous_not_found(params.previous))
+                return _pass_on(body, may_pass_on, conversation.previous_not_found(params.previous))
             before = await off_loop(previous.size, conversation.history, previous)
         referred, unresolved = await self._find(references, now, owner, max_bytes)
-        if unresolved is not None:
-            if not relayed:
-                raise unresolved
-            store_response = False  # only the upstream has the whole conversation
+        if unresolved is not None and not may_pass_on:
+            raise unresolved
+        store_response = (
+            store_response and unresolved is None
+        )  # else only the upstream has the whole conversation
         # An upstream that cannot store gets no `store`, which would be recorded as a loss.
-        handled_here = frozenset(("store",)) if store_response and not relayed else frozenset[str]()
+        handled_here = frozenset(_BACKGROUND_PARAMS if background else ())
+        if store_response and not relayed:
+            handled_here |= {"store"}
 
         def build() -> tuple[bytes, tuple[StoredItem, ...]]:
             whole = conversation.build_conversation(before, items, referred, max_bytes)
+            changed = bool(params.previous) or not handled_here.isdisjoint(request_head.fields)
             written = conversation.write_items(whole, relayed)
-            expanded = body
-            if written != items or params.previous or not handled_here.isdisjoint(request_head.fields):
-                expanded = conversation.replace_input(request_head, written, without=handled_here)
-            return expanded, tuple(whole)
+            if not changed and written == items:
+                return body, tuple(whole)
+            return conversation.replace_input(request_head, written, without=handled_here), tuple(whole)
 
         size = len(body) + sum([len(item.data) for item in (*before, *referred.values())])
-        expanded, conversation_items = await off_loop(size, build)
-        return ExpandedRequest(
-            expanded, params.previous, conversation_items if store_response else None, unresolved
-        )
+        expanded, whole = await off_loop(size, build)
+        return ExpandedRequest(expanded, params.previous, whole if store_response else None, unresolved)
 
     async def _find(
         self, references: Mapping[int, str], now: int, owner: str, max_bytes: int
@@ -168,10 +187,60 @@ class StoredResponseService:
         return False
 
     async def get(self, id: str, now: int, owner: str) -> StoredResponse | None:
-        """Return a stored response, None if there is none. Raises RequestRefused (503) if the store does not work."""
+        """Return a stored response, None if there is none. Raises RequestRefused (503) if the store does not work.
+
+        One whose gateway has died has failed, which is found out here.
+        """
         if not conversation.is_id(id):
             return None
+        found = await self._call(lambda store: store.get(owner, id, now))
+        if found is None or not found.lease or found.lease >= now:
+            return found
+        body = conversation.failed_body(decode(found.body), "server_error", _OWNER_IS_GONE)
+        await self.end(found, body, now, lease=found.lease)
         return await self._call(lambda store: store.get(owner, id, now))
+
+    async def end(
+        self, found: StoredResponse, body: JSONObject, now: int, *, lease: float | None = None
+    ) -> bool:
+        """End a response that is being made, wherever that is, unless it has ended meanwhile. The first one wins.
+
+        lease: end it only if nobody has renewed this one. Raises RequestRefused (503) as get().
+        """
+        response = msgspec.structs.replace(found, created=now, body=encode({**body, "output": []}), lease=0.0)
+
+        async def end_once(store: ResponseStore) -> bool | None:
+            page = await store.read_events(found.key, _NO_EVENTS, now)
+            if page is None or not page.log.lease or page.log.lease != (lease or page.log.lease):
+                return False
+            writer = ResponseEventWriter({}, page.log.next)
+            last = writer.end(body) if page.log.next else ResponseEvents(0, 0, b"")  # it has no stream
+            return True if await store.close(response, last, page.log.lease) else None
+
+        for _ in range(_MAX_END_TRIES):
+            if (ended := await self._call(end_once)) is not None:
+                return ended
+        return False
+
+    async def open(self, response: StoredResponse, events: ResponseEvents | None) -> None:
+        """Store a response that begins. events: the first of its stream, None without one. Raises RequestRefused."""
+
+        async def open_with_events(store: ResponseStore) -> bool:
+            if not await store.open(response):
+                return False
+            return events is None or await store.append(response.key, events, response.created)
+
+        if not await self._call(open_with_events):
+            raise RequestRefused("the conversation is too large for the gateway's response store", status=413)
+
+    async def read_events(self, key: ResponseKey, after: int, now: int) -> EventPage | None:
+        """Return events behind a number, see ResponseStore. Raises RequestRefused (503) as get()."""
+        page = await self._call(lambda store: store.read_events(key, after, now))
+        if page is None or not page.log.lease or page.log.lease >= now:
+            return page
+        owner, id = key
+        await self.get(id, now, owner)  # which makes it a failed one
+        return await self._call(lambda store: store.read_events(key, after, now))
 
     async def delete(self, id: str, owner: str) -> bool:
         """Delete a stored response. Return false if there was none. Raises RequestRefused (503) as get()."""

@@ -67,6 +67,9 @@ class ReloadableApp(Protocol):
     async def reload(self, settings: Settings) -> None:
         """Use these settings from now on. Raises ValueError if they cannot be used."""
 
+    async def drained(self) -> None:
+        """Return when nothing goes on for which no request is open."""
+
 
 _log = logging.getLogger("dragoman.server")
 _http_log = logging.getLogger("dragoman.http")
@@ -335,6 +338,12 @@ class _Worker:
                     on_ready=self._ready,
                     stopping=self.stopping,
                 )
+                if isinstance(self.app, ReloadableApp):
+                    # As for an open request, until the same deadline, or a second signal.
+                    with anyio.CancelScope() as scope:
+                        self.requests.add(scope)
+                        await self.app.drained()
+                    self.requests.discard(scope)
 
     def _ready(self) -> None:
         self.is_ready = True

@@ -142,7 +142,7 @@ class ServerSettings:
         str,
         ("off", "memory", "sqlite", "valkey"),
         RESTART,
-        "where responses to Responses clients are stored, for previous_response_id",
+        "where responses to Responses clients are stored, for previous_response_id and background",
     ] = "off"
     response_store_path: Annotated[
         FilePath | None, RESTART, "file of the response store sqlite, created if missing"
@@ -160,6 +160,14 @@ class ServerSettings:
     response_store_max_age_s: Annotated[
         Seconds, Meta(ge=1, le=10 * 365 * DAY_S), RESTART, "how long a response stays in the response store"
     ] = 30.0 * DAY_S
+    background_timeout_s: Annotated[
+        Timeout, "how long a response in the background may take, with a client or without one"
+    ] = 3600.0
+    max_background_responses: Annotated[
+        int,
+        Meta(ge=1, le=100_000),
+        "responses that a process makes in the background at once; further requests get a 429",
+    ] = 100
     account_store: Annotated[
         str,
         ("memory", "sqlite", "valkey"),

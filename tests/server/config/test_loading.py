@@ -74,6 +74,8 @@ SAMPLES = {
     "response_store": ("sqlite", "sqlite"),
     "response_store_path": ("r.db", "r.db"),
     "response_store_url": ("unix:///run/valkey", Secret("unix:///run/valkey")),
+    "background_timeout_s": ("60", 60.0),
+    "max_background_responses": ("5", 5),
     "response_store_max_bytes": ("2000000", 2_000_000),
     "response_store_max_age_s": ("60", 60.0),
     "account_store": ("sqlite", "sqlite"),

@@ -220,6 +220,16 @@ async def test_a_client_that_leaves(tmp_path: Path) -> None:
     assert first_difference(recording, replay(recording)) is None
 
 
+async def test_a_response_in_the_background_is_recorded_to_its_end(tmp_path: Path) -> None:
+    async with gateway(record=str(tmp_path), response_store="memory") as up:
+        await up.call("/v1/responses", {"model": "chat/pause@0.2", "input": QUESTION, "background": True})
+        assert recordings(tmp_path) == []
+        await up.app.drained()
+        [recording] = recordings(tmp_path)
+        assert recording.attempts[0].status == 200
+        assert recording.attempts[0].body
+
+
 async def test_what_is_refused_without_a_plan_is_not_recorded(tmp_path: Path) -> None:
     async with gateway(record=str(tmp_path)) as running:
         await running.call("/v1/messages", b"{")
