@@ -171,7 +171,11 @@ class Connection:
     ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
         """Start the application for a request. hypercorn's ASGI streams call this on their `task_group`."""
         protocol = self._protocol
-        if isinstance(protocol, HTTP1):
+        if scope["type"] == "websocket":
+            events = (
+                AppEvents()
+            )  # and no `_request`: who ends its side of a WebSocket without a Close is gone
+        elif isinstance(protocol, HTTP1):
             scope["extensions"][WRITE_NOW] = {"write": protocol.write_now}
             events = AppEvents(protocol.invite_body if protocol.invites_body else None)
             self._request = events

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
-from hypercorn.protocol.events import Body, EndBody, Request, Response, StreamClosed
+from hypercorn.protocol.events import Body, Data, EndBody, Request, Response, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.http_stream import HTTPStream
-from hypercorn.protocol.ws_stream import Handshake, WSStream
 
 from dragoman import RemoteProtocolError, RequestRefused
 from dragoman_server.platform.changes import Lock
 from dragoman_server.serving import request_head
 from dragoman_server.serving.http1_response import Http1Response, interim_response
 from dragoman_server.serving.refusals import refusal
+from dragoman_server.serving.websocket import WebSocket
+from dragoman_server.serving.websocket_handshake import is_handshake, read_upgrade
 from dragoman_server.streams.http1_body import BodyDecoder, ChunkedBody, LengthBody
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 # not be noticed.
 READ_AHEAD_BYTES = 64 * 1024
 
-# Bytes of a chunked body that are read before other tasks run: some 2,700 chunks of one byte.
+# Bytes of a chunked body, or of frames, that are read before other tasks run: some 2,700 chunks of one byte.
 _SLICE = 16 * 1024
 
 _EMPTY_LINE = b"\r\n"
@@ -47,6 +48,7 @@ class _Reading(Enum):
     HEAD = auto()
     BODY = auto()
     AHEAD = auto()  # after the request whose response is not complete
+    FRAMES = auto()  # of a WebSocket
     NOTHING = auto()  # the connection ends with the response
 
 
@@ -55,7 +57,7 @@ class HTTP1:
 
     def __init__(self, transport: "Connection") -> None:
         self._transport = transport
-        self._stream: HTTPStream | WSStream | None = None
+        self._stream: HTTPStream | WebSocket | None = None
         self.invites_body = False  # the client waits for a 100 (Continue) before it sends the body
         self._response: Http1Response  # of the open request
         self._begun = b""  # the head of the response, until more of it can be written
@@ -96,6 +98,11 @@ class HTTP1:
     async def stream_send(self, event: StreamEvent) -> None:
         if isinstance(event, Body):  # first, because most events are parts of streams
             await self._write(self._response.data(event.data))
+        elif isinstance(event, Data):
+            await self._transport.write(event.data)
+        elif isinstance(event, Response) and event.status_code == 101:
+            headers = [*event.headers, *self._transport.worker.config.response_headers("h11")]
+            await self._write(interim_response(101, headers))
         elif isinstance(event, Response):
             if isinstance(self._stream, HTTPStream):
                 # It keeps the message until the response ends, of which it needs no more than this.
@@ -105,7 +112,7 @@ class HTTP1:
                     "headers": [],
                 }
             # "A server that intends to close the connection ... SHOULD send a Connection header field" -- RFC 9112, 9.6
-            is_last = self._reading in (_Reading.BODY, _Reading.NOTHING) or self._is_stopping
+            is_last = self._reading is not _Reading.AHEAD or self._is_stopping
             close = [(b"connection", b"close")] if is_last else []
             headers = [*event.headers, *close, *self._transport.worker.config.response_headers("h11")]
             self._begun = self._response.begin(event.status_code, headers)
@@ -165,6 +172,8 @@ class HTTP1:
                 await self._read_head()
             if self._reading is _Reading.BODY:
                 await self._read_body()
+            if self._reading is _Reading.FRAMES:
+                await self._read_frames()
             if self._reading is _Reading.AHEAD and len(self._buffer) > READ_AHEAD_BYTES:
                 self._stop_reading()
 
@@ -194,29 +203,38 @@ class HTTP1:
 
     async def _begin_request(self, head: bytes) -> None:
         method, target, version, headers = request_head.read_checked(head)
+        fields = dict(headers)
+        handshake = None
+        if is_handshake(method, version, fields):
+            try:
+                handshake = read_upgrade(headers)
+            except RequestRefused as error:
+                await self._refuse(error, head)
+                return
         self._response = Http1Response(version, method, headers)
         if (parts := request_head.split_absolute_form(target)) is not None:
             # "the origin server MUST ignore the received Host header field (if any) and instead replace it with the
             # host information of the request-target" -- RFC 9112, 3.2.2
             authority, target = parts
             headers = [(b"host", authority), *(field for field in headers if field[0] != b"host")]
-        fields = dict(headers)
         # request_head has refused every other framing (RFC 9112, 6.3).
         is_chunked = b"transfer-encoding" in fields
         length = int(fields.get(b"content-length", 0))
         self._body = ChunkedBody(padded=False) if is_chunked else LengthBody(length)
-        self._reading = _Reading.BODY
+        self._reading = _Reading.BODY if handshake is None else _Reading.FRAMES
         self.invites_body = b"expect" in fields and version >= "1.1"
         self._transport.set_idle(False)
-        # "A server MAY ignore a received Upgrade header field" (RFC 9110, 7.8), as all but valid WebSocket handshakes
-        # are (RFC 6455, 4.2.1). "Upgrade: h2c" is deprecated (RFC 9113, 3.1).
-        is_websocket = b"upgrade" in fields and method == "GET" and _is_websocket_handshake(headers, version)
-        stream_class = WSStream if is_websocket else HTTPStream
-        self._stream = stream_class(*self._transport.stream_arguments(self.stream_send, _STREAM_ID))
+        arguments = self._transport.stream_arguments(self.stream_send, _STREAM_ID)
+        self._stream = HTTPStream(*arguments) if handshake is None else WebSocket(handshake, *arguments)
         state: Any = self._transport.worker.state
         await self._stream.handle(Request(_STREAM_ID, headers, version, method, target, state))
-        if is_websocket:
-            self._stop_reading()  # its frames, of which none is accepted, would be read as a request
+
+    async def _read_frames(self) -> None:
+        while self._buffer and self._stream is not None:
+            data = bytes(memoryview(self._buffer)[:_SLICE])
+            del self._buffer[: len(data)]
+            await self._stream.handle(Data(_STREAM_ID, data))
+            await anyio.lowlevel.checkpoint()
 
     async def _read_body(self) -> None:
         await self._read_part_of_body()
@@ -235,7 +253,7 @@ class HTTP1:
         elif self._body.error is not None:
             self._reading = _Reading.NOTHING
         stream = self._stream
-        if stream is None:  # the response has ended
+        if not isinstance(stream, HTTPStream):  # the response has ended
             return
         # hypercorn's stream would make two messages of the end, and has no message for a broken body.
         put: Any = stream.app_put
@@ -261,10 +279,3 @@ class HTTP1:
     def _stop_reading(self) -> None:
         self._reading = _Reading.NOTHING
         self._buffer.clear()
-
-
-def _is_websocket_handshake(headers: list[tuple[bytes, bytes]], version: str) -> bool:
-    try:
-        return Handshake(headers, version).is_valid()
-    except UnicodeDecodeError:  # hypercorn reads its fields as ASCII
-        return False

@@ -19,7 +19,7 @@ from h2 import events
 from h2.errors import ErrorCodes
 from h2.events import Event as FrameEvent
 from h2.exceptions import DenialOfServiceError, ProtocolError
-from hypercorn.protocol.events import Body, EndBody, Request, Response, StreamClosed
+from hypercorn.protocol.events import Body, Data, EndBody, EndData, Request, Response, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.utils import filter_pseudo_headers
@@ -30,6 +30,8 @@ from dragoman_server.platform.changes import Changes
 from dragoman_server.serving.http2_connection import HTTP2Connection
 from dragoman_server.serving.refusals import refusal
 from dragoman_server.serving.request_head import MAX_HEAD_BYTES, check_fields
+from dragoman_server.serving.websocket import WebSocket
+from dragoman_server.serving.websocket_handshake import Handshake, read_connect
 from dragoman_server.wire.replies import Reply, send_reply
 
 if TYPE_CHECKING:
@@ -65,12 +67,18 @@ _PATH = re.compile(rb"/[!\"$-~]*")
 _CONTROL = re.compile(rb"[\0\r\n]")
 
 
-class _Stream(HTTPStream):
-    """One request: hypercorn's ASGI side of it, and the buffers of both bodies."""
+class _Stream:
+    """One request: its ASGI side, and the buffers of both bodies."""
 
-    def __init__(self, protocol: "HTTP2", stream_id: int, length: int | None) -> None:
-        super().__init__(*protocol.transport.stream_arguments(protocol.stream_send, stream_id))
-        self.app = partial(protocol.run_app, self)
+    def __init__(
+        self, protocol: "HTTP2", stream_id: int, length: int | None, handshake: Handshake | None
+    ) -> None:
+        arguments = protocol.transport.stream_arguments(protocol.stream_send, stream_id)
+        self.asgi: HTTPStream | WebSocket = (
+            HTTPStream(*arguments) if handshake is None else WebSocket(handshake, *arguments)
+        )
+        self.asgi.app = partial(protocol.run_app, self)
+        self.stream_id = stream_id
         self.reply: Reply | None = None  # sent instead of calling the application
         self.length = length  # content-length
         self.received = 0
@@ -169,7 +177,7 @@ class HTTP2:
                     await self._close_stream(event.stream_id)
                     self.connection.refuse(event.stream_id, ErrorCodes.PROTOCOL_ERROR)
                 else:
-                    await stream.handle(EndBody(stream_id=event.stream_id))
+                    await stream.asgi.handle(EndBody(stream_id=event.stream_id))
         elif isinstance(event, events.StreamReset):
             if not event.remote_reset:
                 _log.warning("an HTTP/2 request was refused: %s", ErrorCodes(event.error_code or 0).name)
@@ -188,8 +196,8 @@ class HTTP2:
         fields = dict(headers)
         method, path = fields[b":method"], fields.get(b":path", b"")
         length = fields.get(b"content-length")
-        if not _is_usable(method, path) or b":protocol" in fields:
-            # :protocol is the extended CONNECT of WebSockets (RFC 8441), which are refused over HTTP/1.1 too.
+        protocol = fields.get(b":protocol")  # of an extended CONNECT (RFC 8441)
+        if not _is_usable(b"GET" if protocol is not None else method, path):
             _log.warning("an HTTP/2 request was refused: its method or path cannot be used")
             self.connection.refuse(stream_id, ErrorCodes.PROTOCOL_ERROR)
             return
@@ -198,18 +206,20 @@ class HTTP2:
             # because a cancelled one may still be closing its upstream.
             self.connection.refuse(stream_id, ErrorCodes.REFUSED_STREAM)
             return
-        stream = _Stream(self, stream_id, None if length is None else int(length))
+        handshake = reply = None
         try:
             check_fields(path, headers)
+            if protocol is not None:
+                handshake = read_connect(protocol, headers)
         except RequestRefused as error:
-            stream.reply = refusal(
-                self.transport.worker.app, method, path, headers, self.transport.client, error
-            )
+            reply = refusal(self.transport.worker.app, method, path, headers, self.transport.client, error)
+        stream = _Stream(self, stream_id, None if length is None else int(length), handshake)
+        stream.reply = reply
         self._streams[stream_id] = stream
         self._running += 1
         self.transport.set_idle(False)
         state: Any = self.transport.worker.state
-        await stream.handle(
+        await stream.asgi.handle(
             Request(
                 stream_id=stream_id,
                 headers=filter_pseudo_headers(headers),
@@ -226,7 +236,7 @@ class HTTP2:
     async def _receive_body(self, event: events.DataReceived) -> None:
         size = len(event.data)
         stream = self._streams.get(event.stream_id)
-        if stream is None or stream.closed:  # its response has ended
+        if stream is None or stream.asgi.closed:  # its response has ended
             self._acknowledge(event.flow_controlled_length, event.stream_id)
             return
         self._acknowledge(event.flow_controlled_length - size, event.stream_id)
@@ -234,8 +244,13 @@ class HTTP2:
         if size:
             # The window is opened again when the application has read this: its queue never has more than the stream's
             # window, and handle() does not wait.
-            stream.unread += size
-            await stream.handle(Body(stream_id=event.stream_id, data=event.data))
+            if isinstance(
+                stream.asgi, WebSocket
+            ):  # which has its own limits, so that a Close is never held up
+                self._acknowledge(size, event.stream_id)
+            else:
+                stream.unread += size
+            await stream.asgi.handle(Body(stream_id=event.stream_id, data=event.data))
 
     def _acknowledge(self, size: int, stream_id: int) -> None:
         if size and not (self._ending or self._closed):
@@ -263,7 +278,7 @@ class HTTP2:
                 await send_reply(send, stream.reply)
         finally:
             self._running -= 1
-            stream.app = app  # because the old value refers to the stream
+            stream.asgi.app = app  # because the old value refers to the stream
             if stream.stream_id not in self._streams:
                 self._update()
 
@@ -271,13 +286,13 @@ class HTTP2:
         stream = self._streams.get(event.stream_id)
         if stream is None:
             return  # reset, or the connection has ended
-        if isinstance(event, Body):
+        if isinstance(event, Body | Data):
             await self._push(stream, event.data)
         elif isinstance(event, Response):
             status = (b":status", b"%d" % event.status_code)
             date = self.transport.worker.config.response_headers("h2")
             await self._send_headers(stream, [status, *event.headers, *date])
-        elif isinstance(event, EndBody):
+        elif isinstance(event, EndBody | EndData):
             stream.complete = True
             self._ready[stream.stream_id] = None
             self._has_work.set()
@@ -344,7 +359,7 @@ class HTTP2:
         self._buffered -= len(stream.buffer)
         stream.buffer.clear()
         self._acknowledge(stream.unread, stream_id)
-        await stream.handle(StreamClosed(stream_id=stream_id))
+        await stream.asgi.handle(StreamClosed(stream_id=stream_id))
         stream.progress.note()
         self._update()
 

@@ -6,8 +6,6 @@ module adds the missing ones. That method is private, and so is where h2 keeps u
 to a minor version.
 """
 
-from typing import NamedTuple
-
 from h2.config import H2Configuration
 from h2.connection import ConnectionState, H2Connection
 from h2.errors import ErrorCodes
@@ -16,6 +14,8 @@ from h2.exceptions import DenialOfServiceError, FlowControlError, ProtocolError
 from h2.settings import SettingCodes, Settings
 from hpack.exceptions import HPACKError
 from hyperframe import frame as frames
+
+from dragoman_server.serving.frame_rate import CONTROL_FRAMES, SMALL_DATA, FrameRate, TokenBucket
 
 # Bytes of request bodies that a client may send before the application has read any: of one stream, and of all streams.
 # The first is enough for 20 Mbit/s with a round trip of 0.1 s.
@@ -30,25 +30,12 @@ MAX_EXCESS = 512
 # control frames: 128 streams make some 100 KiB. A client with more sends requests and does not read.
 MAX_UNSENT = 512 * 1024
 
-# A DATA frame of fewer bytes that does not end its stream counts as empty.
-SMALL_DATA = 64
-
 # The largest table of headers for responses (RFC 7541, 4.2: it may be smaller than the client allows).
 _HEADER_TABLE = 4096
 
 
-class FrameRate(NamedTuple):
-    """A limit on events: `burst` in one go, `per_second` in the long run."""
-
-    burst: int
-    per_second: int
-
-
-# Limits on frames that cost work and have no content. Each is far above what clients send, and far below a noticeable
-# load: a frame costs some 30 microseconds, a request that is reset some 500.
+# Limits on frames that cost work and have no content; a request that is reset costs some 500 microseconds.
 #
-# Ping: clients that measure the bandwidth with them send one a round trip; those that keep a connection, one a second.
-_CONTROL = FrameRate(1000, 100)
 # A client may cancel all of its 128 streams three times in a row. CVE-2023-44487 (rapid reset: it opens and resets),
 # and CVE-2025-8671 (made you reset: it makes us reset what it has opened): some hundred thousand a second.
 _RESETS = FrameRate(400, 50)
@@ -56,43 +43,22 @@ _RESETS = FrameRate(400, 50)
 _SETTINGS = FrameRate(100, 10)
 
 _RATES: dict[type[frames.Frame], tuple[str, FrameRate]] = {
-    frames.PingFrame: ("PING", _CONTROL),
-    frames.PriorityFrame: ("PRIORITY", _CONTROL),
-    frames.ExtensionFrame: ("unknown", _CONTROL),
-    frames.AltSvcFrame: ("unknown", _CONTROL),
+    frames.PingFrame: ("PING", CONTROL_FRAMES),
+    frames.PriorityFrame: ("PRIORITY", CONTROL_FRAMES),
+    frames.ExtensionFrame: ("unknown", CONTROL_FRAMES),
+    frames.AltSvcFrame: ("unknown", CONTROL_FRAMES),
     frames.SettingsFrame: ("SETTINGS", _SETTINGS),
     frames.RstStreamFrame: ("RST_STREAM", _RESETS),
     # In addition to those that follow our DATA frames, see UPDATES_PER_DATA.
-    frames.WindowUpdateFrame: ("WINDOW_UPDATE", _CONTROL),
+    frames.WindowUpdateFrame: ("WINDOW_UPDATE", CONTROL_FRAMES),
     # Without content, see SMALL_DATA.
-    frames.DataFrame: ("empty DATA", _CONTROL),
+    frames.DataFrame: ("empty DATA", CONTROL_FRAMES),
 }
 # Requests beyond the limit on streams. A client that has not received the limit may send a round trip's worth.
-_EXCESS = ("excess HEADERS", _CONTROL)
+_EXCESS = ("excess HEADERS", CONTROL_FRAMES)
 
 # A client opens the window once for the stream and once for the connection; some do it in several steps.
 UPDATES_PER_DATA = 8
-
-
-class _TokenBucket:
-    """Enforces one FrameRate."""
-
-    __slots__ = ("_at", "_left", "_rate")
-
-    def __init__(self, rate: FrameRate, now: float) -> None:
-        self._rate = rate
-        self._left: float = rate.burst
-        self._at = now
-
-    def take(self, now: float) -> bool:
-        """Take one token. Return False if none is left."""
-        self.add((now - self._at) * self._rate.per_second)
-        self._at = now
-        self._left -= 1
-        return self._left >= 0
-
-    def add(self, count: float) -> None:
-        self._left = min(self._rate.burst, self._left + count)
 
 
 class HTTP2Connection(H2Connection):
@@ -107,7 +73,7 @@ class HTTP2Connection(H2Connection):
     def __init__(self, max_streams: int, max_header_bytes: int, now: float) -> None:
         super().__init__(H2Configuration(client_side=False, header_encoding=None))
         self._now = now
-        self._buckets: dict[str, _TokenBucket] = {}
+        self._buckets: dict[str, TokenBucket] = {}
         self._has_settings = False
         self.peer_has_ended = False  # by a GOAWAY without an error: it opens no more streams
 
@@ -115,6 +81,7 @@ class HTTP2Connection(H2Connection):
             SettingCodes.MAX_CONCURRENT_STREAMS: max_streams,
             SettingCodes.MAX_HEADER_LIST_SIZE: max_header_bytes,
             SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
+            SettingCodes.ENABLE_CONNECT_PROTOCOL: 1,  # WebSockets (RFC 8441)
         }
         self.local_settings = Settings(client=False, initial_values=values)
         self.initiate_connection()
@@ -225,7 +192,7 @@ class HTTP2Connection(H2Connection):
             return
         bucket = self._buckets.get(what)
         if bucket is None:
-            bucket = self._buckets[what] = _TokenBucket(rate, self._now)
+            bucket = self._buckets[what] = TokenBucket(rate, self._now)
         if not bucket.take(self._now):
             raise DenialOfServiceError(f"too many {what} frames")
 

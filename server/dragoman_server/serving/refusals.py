@@ -1,6 +1,7 @@
 """Responses to requests that the application never receives: invalid ones, too large ones, and too slow ones."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from dragoman import RemoteProtocolError, RequestRefused
@@ -24,7 +25,8 @@ def refusal(
     client: its address, as in an ASGI scope.
     """
     if not hasattr(app, "refusal"):
-        return Reply(error.status, [("content-type", "text/plain")], f"{error.message}\n".encode())
+        reply = Reply(error.status, [("content-type", "text/plain")], f"{error.message}\n".encode())
+        return _with_version(reply)
     path, _, query = target.partition(b"?")
     scope = {
         "type": "http",
@@ -34,5 +36,11 @@ def refusal(
         "headers": list(headers),
         "client": client,
     }
-    reply: Reply = app.refusal(scope, error)
-    return reply
+    return _with_version(app.refusal(scope, error))
+
+
+def _with_version(reply: Reply) -> Reply:
+    """Add the version of WebSocket that is supported, which has to be in a 426 (RFC 6455, 4.4)."""
+    if reply.status != 426:
+        return reply
+    return replace(reply, headers=[*reply.headers, ("sec-websocket-version", "13")])

@@ -3,6 +3,7 @@
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from sys import getsizeof
 from typing import Any
 
 import anyio
@@ -13,8 +14,10 @@ from dragoman_server.platform.changes import Changes
 
 _log = logging.getLogger("dragoman.http")
 
-# Bytes of a request's body that wait for the application. With more, the client is paused.
+# Bytes of a request's body, or of messages, that wait for the application. With more, the client is paused.
 _MAX_WAITING = 256 * 1024
+# What a message of a WebSocket counts in addition to its content: at most 64 wait.
+_MESSAGE = 4 * 1024
 
 _DISCONNECTS = ("http.disconnect", "websocket.disconnect")
 
@@ -90,6 +93,10 @@ class AppEvents:
 
 
 def _size(event: ASGIReceiveEvent) -> int:
+    if event["type"] == "websocket.receive":
+        return _MESSAGE + getsizeof(
+            event["text"] or event["bytes"]
+        )  # a text has up to four bytes for each of UTF-8
     return len(event["body"]) if event["type"] == "http.request" else 0
 
 

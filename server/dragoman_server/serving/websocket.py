@@ -1,0 +1,320 @@
+"""One WebSocket, between the events of hypercorn's ASGI streams, frames and ASGI.
+
+HTTP1 and HTTP2 use it like hypercorn's streams, in place of its WSStream (docs/decisions/4-hypercorn.md). The task that
+reads the connection never writes and never waits for the application: it parses, queues messages, and notes what is to
+be written. A task of each open WebSocket writes that: pings, pongs and the Close, after which it ends the stream.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import anyio
+import anyio.lowlevel
+import hypercorn
+from hypercorn.protocol.events import Body, Data, EndBody, EndData, Request, Response, StreamClosed
+from hypercorn.protocol.events import Event as StreamEvent
+
+from dragoman import RequestRefused
+from dragoman_server.platform.changes import Changes, Lock
+from dragoman_server.serving.refusals import refusal
+from dragoman_server.serving.websocket_frames import (
+    ABNORMAL,
+    INTERNAL_ERROR,
+    PING,
+    PONG,
+    SERVICE_RESTART,
+    TRY_AGAIN_LATER,
+    Close,
+    FrameError,
+    FrameReader,
+    Message,
+    Ping,
+    close_frame,
+    control_frame,
+    data_frames,
+)
+from dragoman_server.serving.websocket_handshake import Handshake
+
+if TYPE_CHECKING:
+    from dragoman_server.serving.connection import Address, Connection, WorkerContext
+
+# The ASGI extension whose method wait() returns when a stop has begun. The application then ends what it does and
+# closes with 1012; what is still open when the stop cancels requests is closed with that code here.
+DRAINING = "dragoman.draining"
+
+# Seconds of silence before a ping: below the shortest idle timeouts of proxies (30 to 60 s).
+PING_S = 20.0
+# So many pings in a row without an answer, and any bytes are one, and the client is gone.
+MAX_UNANSWERED = 2
+# Seconds to wait for the client's Close after ours.
+CLOSE_S = 2.0
+# Bytes that a client may send before its handshake is answered, which it should wait for (RFC 6455, 4.1).
+MAX_EARLY = 64 * 1024
+# Seconds to wait for room in the queue of messages (AppEvents) before the WebSocket is closed. Meanwhile nothing is
+# read, so this is below the time within which the application has to know that the client has left.
+QUEUE_S = 0.1
+
+
+class _State(Enum):
+    HANDSHAKE = auto()  # not answered
+    REFUSING = auto()  # an HTTP response has begun
+    OPEN = auto()
+    CLOSING = auto()  # nothing but a Close is written any more
+
+
+class WebSocket:
+    """One WebSocket, with the methods of hypercorn's streams, and their arguments after the first.
+
+    Attributes:
+        closed: The protocol has closed the stream.
+    """
+
+    def __init__(
+        self,
+        handshake: Handshake,
+        app: Any,
+        config: hypercorn.Config,
+        worker: "WorkerContext",
+        transport: "Connection",
+        tls: bool,
+        client: "Address | None",
+        server: "Address | None",
+        send: Callable[[StreamEvent], Awaitable[None]],
+        stream_id: int,
+    ) -> None:
+        self.app = app
+        self.closed = False
+        self._config = config
+        self._worker = worker
+        self._transport = transport
+        self._ends = {"scheme": "wss" if tls else "ws", "client": client, "server": server}
+        self._send = send
+        self._stream_id = stream_id
+        self._handshake = handshake
+        self._request: Request
+        self._put: Callable[[Any], Awaitable[None]]
+        self._state = _State.HANDSHAKE
+        self._early = b""  # received before the accept
+        self._refusal: Any = None  # the application's http.response.start
+        self._reader: FrameReader
+        self._reading = Lock()
+        self._left = False  # the client has left, or said that it does
+        self._unanswered = 0  # pings
+        self._pong: bytes | None = None  # to be written; only the last one has to be (RFC 6455, 5.5.3)
+        self._close = b""  # to be written
+        self._changes = Changes()  # of what is to be written, and of `_left`
+        self._sending = Lock()  # one message at a time
+        self._writing = Lock()  # one frame at a time
+        self._is_whole = True  # another frame may follow what was written
+
+    # Called by the protocol.
+
+    async def handle(self, event: StreamEvent) -> None:
+        if self.closed:
+            return
+        if isinstance(event, Body | Data):
+            await self._received(event.data)
+        elif isinstance(event, Request):
+            await self._begin(event)
+        elif isinstance(event, StreamClosed):
+            self.closed = True
+            await self._disconnect(ABNORMAL)
+        elif isinstance(
+            event, EndBody
+        ):  # "TCP-level closures are represented as END_STREAM flags" -- RFC 8441, 5
+            await self._lose()
+
+    async def _begin(self, request: Request) -> None:
+        self._request = request
+        path, _, query = request.raw_path.partition(b"?")
+        scope = {
+            **self._ends,
+            "type": "websocket",
+            "asgi": {"spec_version": "2.4", "version": "3.0"},
+            "http_version": request.http_version,
+            "path": unquote(path.decode("ascii")),
+            "raw_path": path,
+            "query_string": query,
+            "root_path": self._config.root_path,
+            "headers": request.headers,
+            "state": request.state.copy(),
+            "subprotocols": list(self._handshake.subprotocols),
+            "extensions": {"websocket.http.response": {}, DRAINING: self._worker.terminated},
+        }
+        self._put = await self._transport.spawn_app(self.app, self._config, scope, self.app_send)
+        await self._put({"type": "websocket.connect"})
+
+    async def _disconnect(self, code: int, reason: str = "") -> None:
+        """Tell the application that the client has left. Only the first call counts."""
+        self._left = True
+        await self._put({"type": "websocket.disconnect", "code": code, "reason": reason})
+        self._changes.note()
+
+    async def _lose(self) -> None:
+        """End without a Close, because the client is gone."""
+        if self._state is _State.OPEN:
+            self._state = _State.CLOSING
+        await self._disconnect(ABNORMAL)
+
+    # What the client sends.
+
+    async def _received(self, data: bytes) -> None:
+        if self._state in (_State.HANDSHAKE, _State.REFUSING):
+            self._early += data
+            if len(self._early) > MAX_EARLY and self._state is _State.HANDSHAKE:
+                self._state, self._left = _State.CLOSING, True
+                self._transport.tasks.start_soon(self._refuse_early_data)
+            return
+        async with self._reading:
+            data, self._early = self._early + data, b""
+            self._unanswered = 0
+            if self._left:
+                return
+            try:
+                for event in self._reader.receive(data, self._worker.time()):
+                    if not await self._handle_frame(event):
+                        return
+            except FrameError as error:
+                await self._fail(error.code, error.reason)
+
+    async def _handle_frame(self, event: Message | Ping | Close | None) -> bool:
+        """Return False if nothing more is to be read."""
+        if isinstance(event, Ping):
+            self._pong = event.payload
+            self._changes.note()
+        elif isinstance(event, Close):
+            self._begin_close(event.code, event.reason)
+            await self._disconnect(event.code, event.reason)
+        elif isinstance(event, Message) and self._state is _State.OPEN:
+            text, data = (event.content, None) if isinstance(event.content, str) else (None, event.content)
+            with anyio.move_on_after(QUEUE_S) as waiting:
+                await self._put({"type": "websocket.receive", "text": text, "bytes": data})
+            if waiting.cancelled_caught:
+                # The messages are in order, so the client may send them to another connection, unlike after a 1008.
+                await self._fail(TRY_AGAIN_LATER, "messages come faster than they are processed")
+            await anyio.lowlevel.checkpoint()
+        elif event is None:
+            await anyio.lowlevel.checkpoint()
+        return not self._left
+
+    async def _fail(self, code: int, reason: str) -> None:
+        """Close because of what the client does, without waiting for its Close."""
+        self._begin_close(code, reason)
+        await self._disconnect(code, reason)
+
+    async def _refuse_early_data(self) -> None:
+        error = RequestRefused("too much was sent before the handshake was answered", status=400)
+        request = self._request
+        path, headers = request.raw_path, request.headers
+        reply = refusal(self._worker.app, b"GET", path, headers, self._transport.client, error)
+        await self._respond(reply.status, reply.encoded_headers(), reply.body)
+        await self._send(StreamClosed(self._stream_id))
+
+    # What the application sends.
+
+    async def app_send(self, message: Any) -> None:
+        """Send an ASGI message; None: the application has ended. Raises OSError if the client has left."""
+        if message is None:
+            await self._app_ended()
+            return
+        if self._left:
+            raise ConnectionResetError("the client has left")
+        match self._state, message["type"]:
+            case _State.OPEN, "websocket.send":
+                data = message.get("bytes")
+                async with self._sending:
+                    for frame in data_frames(message["text"] if data is None else data):
+                        await self._write(frame)
+            case _State.HANDSHAKE, "websocket.accept":
+                await self._accept(message)
+            case _State.OPEN, "websocket.close":
+                self._begin_close(message.get("code", 1000), message.get("reason") or "")
+            case _State.HANDSHAKE, "websocket.close":
+                self._state = _State.REFUSING
+                await self._respond(403)
+            case _State.HANDSHAKE, "websocket.http.response.start":
+                self._refusal = message
+            case ((_State.HANDSHAKE | _State.REFUSING), "websocket.http.response.body"):
+                if self._state is _State.HANDSHAKE:
+                    self._state = _State.REFUSING
+                    refused = self._refusal
+                    await self._send(Response(self._stream_id, refused["headers"], refused["status"]))
+                await self._send(Body(self._stream_id, message.get("body", b"")))
+                if not message.get("more_body", False):
+                    await self._send(EndBody(self._stream_id))
+            case state, kind:
+                raise RuntimeError(f"{kind} cannot be sent in the state {state.name}")
+
+    async def _accept(self, message: Any) -> None:
+        status, headers = self._handshake.accept(message.get("subprotocol"), message.get("headers", ()))
+        limit = self._transport.settings.max_body_bytes
+        inflates = self._handshake.extensions is not None
+        self._reader = FrameReader(limit, inflates=inflates, now=self._worker.time())
+        self._state = _State.OPEN
+        await self._send(Response(self._stream_id, headers, status))
+        self._transport.tasks.start_soon(self._attend, name="websocket")
+
+    async def _app_ended(self) -> None:
+        if self._state is _State.OPEN:
+            # It was cancelled by a stop, or has forgotten the Close, or failed.
+            stopping = self._worker.terminated.is_set()
+            self._begin_close(SERVICE_RESTART if stopping else INTERNAL_ERROR, "")
+        elif not self.closed and self._state is not _State.CLOSING:
+            if self._state is _State.HANDSHAKE:
+                await self._respond(500)
+            await self._send(StreamClosed(self._stream_id))
+
+    async def _respond(self, status: int, headers: Any = (), body: bytes = b"") -> None:
+        """Send a whole HTTP response instead of opening the WebSocket."""
+        await self._send(Response(self._stream_id, headers or [(b"content-length", b"0")], status))
+        if body:
+            await self._send(Body(self._stream_id, body))
+        await self._send(EndBody(self._stream_id))
+
+    # Writing.
+
+    def _begin_close(self, code: int, reason: str) -> None:
+        """Have a Close written, unless there is one."""
+        if self._state is _State.OPEN:
+            self._close = close_frame(code, reason)
+            self._state = _State.CLOSING
+            self._changes.note()
+
+    async def _write(self, frame: bytes) -> None:
+        """Write one frame. Raises OSError if none may be written any more."""
+        async with self._writing:
+            if not self._is_whole:
+                raise ConnectionResetError("the WebSocket is closed")
+            self._is_whole = False  # so it stays, if this is cancelled in the middle of the frame
+            await self._send(Data(self._stream_id, frame))
+            self._is_whole = frame is not self._close
+
+    async def _attend(self) -> None:
+        """Write what the application does not, until the Close, and end the stream."""
+        await self._received(b"")  # what came before the accept
+        while self._state is _State.OPEN and not self.closed:
+            pong, self._pong = self._pong, None
+            with suppress(OSError):
+                if pong is not None:
+                    await self._write(control_frame(PONG, pong))
+                    continue
+            with anyio.move_on_after(PING_S) as silence:
+                await self._changes.wait()
+            if silence.cancelled_caught:
+                if self._unanswered == MAX_UNANSWERED:
+                    await self._lose()
+                    break
+                self._unanswered += 1
+                with suppress(OSError):
+                    await self._write(control_frame(PING))
+        with suppress(OSError):  # a frame was cut, so this is no orderly end
+            if self._close:
+                await self._write(self._close)
+                with anyio.move_on_after(CLOSE_S):
+                    while not self._left:
+                        await self._changes.wait()
+            await self._send(EndData(self._stream_id))
+        await self._send(StreamClosed(self._stream_id))
