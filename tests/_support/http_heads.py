@@ -69,10 +69,10 @@ CASES: dict[str, Case] = {
     "an upgrade to WebSocket": Case(get(WEBSOCKET), (426,)),
     "an upgrade to WebSocket and more": Case(get(WEBSOCKET) + SECOND, (426,)),
     "an upgrade to WebSocket without a key": Case(
-        get(b"connection: upgrade\r\nupgrade: websocket\r\n"), (404,), stays=True
+        get(b"connection: upgrade\r\nupgrade: websocket\r\n") + SECOND, (426,)
     ),
     "an upgrade that is not ASCII": Case(
-        get(b"connection: upgrade, \xe2\r\nupgrade: websocket\r\n"), (404,), stays=True
+        get(b"connection: upgrade, \xe2\r\nupgrade: h2c\r\n"), (404,), stays=True
     ),
     # Where a body ends: RFC 9112, 6.
     "Content-Length and Transfer-Encoding": Case(

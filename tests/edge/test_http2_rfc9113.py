@@ -237,7 +237,8 @@ ROWS = [
     Row("8.3.1", "a :method that is not ASCII", malformed(method="G\u00c9T"), MALFORMED),
     Row("8.5", "CONNECT", malformed(method="CONNECT", scheme=None, path=None), MALFORMED),
     Row("8.5", "CONNECT with :path", malformed(method="CONNECT"), MALFORMED),
-    Row("8.5", "the extended CONNECT", malformed(method="CONNECT", protocol="websocket"), MALFORMED),
+    Row("8.5", "the extended CONNECT, without a version of WebSocket", malformed(method="CONNECT", protocol="websocket"), "426"),
+    Row("8.5", "the extended CONNECT to another protocol", malformed(method="CONNECT", protocol="connect-ip"), "501"),
     Row("8.5", ":protocol without CONNECT", malformed(protocol="websocket"), MALFORMED),
 ]  # fmt: skip
 
