@@ -285,9 +285,8 @@ def test_a_server_begins_with_its_settings_and_acknowledges_those_of_the_client(
         frames = peer.settle()
         assert isinstance(frames[0], SettingsFrame)
         assert "ACK" not in frames[0].flags
-        # MAX_CONCURRENT_STREAMS and MAX_HEADER_LIST_SIZE; no ENABLE_CONNECT_PROTOCOL (RFC 8441), no push.
-        assert (frames[0].settings[3], frames[0].settings[6]) == (128, 65536)
-        assert not frames[0].settings.get(8)
+        # MAX_CONCURRENT_STREAMS, MAX_HEADER_LIST_SIZE and ENABLE_CONNECT_PROTOCOL (RFC 8441); no push.
+        assert [frames[0].settings[number] for number in (3, 6, 8)] == [128, 65536, 1]
         assert not frames[0].settings.get(2)
         assert [frame.flags for frame in frames[1:] if isinstance(frame, SettingsFrame)] == [{"ACK"}]
 
