@@ -25,6 +25,10 @@ _DISCONNECTS = ("http.disconnect", "websocket.disconnect")
 AppSend = Callable[[ASGISendEvent | None], Awaitable[None]]
 
 
+class ClientLeft(ConnectionResetError):
+    """Raised by `send` when the client has left. An application that does not catch it ends, and has not failed."""
+
+
 class AppEvents:
     """A queue of ASGI events for one application, bounded by their bytes.
 
@@ -108,6 +112,8 @@ async def run_app(
         requests.add(cancel_scope)
         try:
             await app(scope, events.get, send)  # type: ignore[arg-type]
+        except ClientLeft:
+            pass
         except Exception:
             # One line, as for any other request with an internal error; the client gets a 500 if the response has not
             # begun.

@@ -20,6 +20,7 @@ from hypercorn.protocol.events import Event as StreamEvent
 from dragoman import RequestRefused
 from dragoman_server.platform.changes import Changes, Lock
 from dragoman_server.serving.refusals import refusal
+from dragoman_server.serving.tasks import ClientLeft
 from dragoman_server.serving.websocket_frames import (
     ABNORMAL,
     INTERNAL_ERROR,
@@ -51,6 +52,9 @@ PING_S = 20.0
 MAX_UNANSWERED = 2
 # Seconds to wait for the client's Close after ours.
 CLOSE_S = 2.0
+# Bytes of pongs that wait for a client that does not read. With more, only the last ping is answered, which is enough
+# (RFC 6455, 5.5.3).
+MAX_PONGS = 2048
 # Bytes that a client may send before its handshake is answered, which it should wait for (RFC 6455, 4.1).
 MAX_EARLY = 64 * 1024
 # Seconds to wait for room in the queue of messages (AppEvents) before the WebSocket is closed. Meanwhile nothing is
@@ -103,8 +107,8 @@ class WebSocket:
         self._reading = Lock()
         self._left = False  # the client has left, or said that it does
         self._unanswered = 0  # pings
-        self._pong: bytes | None = None  # to be written; only the last one has to be (RFC 6455, 5.5.3)
-        self._close = b""  # to be written
+        self._pongs = b""  # to be written
+        self._close: bytes | None = None  # to be written
         self._changes = Changes()  # of what is to be written, and of `_left`
         self._sending = Lock()  # one message at a time
         self._writing = Lock()  # one frame at a time
@@ -183,7 +187,8 @@ class WebSocket:
     async def _handle_frame(self, event: Message | Ping | Close | None) -> bool:
         """Return False if nothing more is to be read."""
         if isinstance(event, Ping):
-            self._pong = event.payload
+            pong = control_frame(PONG, event.payload)
+            self._pongs = self._pongs + pong if len(self._pongs) < MAX_PONGS else pong
             self._changes.note()
         elif isinstance(event, Close):
             self._begin_close(event.code, event.reason)
@@ -221,7 +226,7 @@ class WebSocket:
             await self._app_ended()
             return
         if self._left:
-            raise ConnectionResetError("the client has left")
+            raise ClientLeft("the client has left")
         match self._state, message["type"]:
             case _State.OPEN, "websocket.send":
                 data = message.get("bytes")
@@ -284,23 +289,23 @@ class WebSocket:
             self._changes.note()
 
     async def _write(self, frame: bytes) -> None:
-        """Write one frame. Raises OSError if none may be written any more."""
+        """Write the pongs that wait, and a frame. Raises OSError if nothing may be written any more."""
         async with self._writing:
+            pongs, self._pongs = self._pongs, b""
             if not self._is_whole:
-                raise ConnectionResetError("the WebSocket is closed")
+                raise ClientLeft("the WebSocket is closed")
             self._is_whole = False  # so it stays, if this is cancelled in the middle of the frame
-            await self._send(Data(self._stream_id, frame))
+            await self._send(Data(self._stream_id, pongs + frame))
             self._is_whole = frame is not self._close
 
     async def _attend(self) -> None:
         """Write what the application does not, until the Close, and end the stream."""
         await self._received(b"")  # what came before the accept
         while self._state is _State.OPEN and not self.closed:
-            pong, self._pong = self._pong, None
-            with suppress(OSError):
-                if pong is not None:
-                    await self._write(control_frame(PONG, pong))
-                    continue
+            if self._pongs:
+                with suppress(OSError):
+                    await self._write(b"")
+                continue
             with anyio.move_on_after(PING_S) as silence:
                 await self._changes.wait()
             if silence.cancelled_caught:
@@ -311,7 +316,7 @@ class WebSocket:
                 with suppress(OSError):
                     await self._write(control_frame(PING))
         with suppress(OSError):  # a frame was cut, so this is no orderly end
-            if self._close:
+            if self._close is not None:
                 await self._write(self._close)
                 with anyio.move_on_after(CLOSE_S):
                     while not self._left:
