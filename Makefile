@@ -35,7 +35,7 @@ COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(RELEASE)/bin/uv pip compile --
 	--generate-hashes --annotation-style line
 VERSIONS ?= 3.11 3.12 3.13 3.14
 
-.PHONY: run help test quick suite test-api test-recordings test-clients test-browser pictures test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving memory mutants bench bench-plot growth lines map docs docs-site fix clean
+.PHONY: run help test quick suite test-api test-recordings test-clients test-websocket test-browser pictures test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving memory memory-websockets mutants bench bench-plot growth lines map docs docs-site fix clean
 
 # -- set-up -----------------------------------------------------------------------------------------------
 
@@ -133,6 +133,10 @@ test-recordings: $(VENV)/.dev ## tests against recorded responses of providers
 test-clients: $(VENV)/.dev ## real coding agents in front of the simulator
 	$(BIN)/pytest -q -rs tests/coding_agents $(ARGS)
 
+# The server alone, with an application that sends back what it receives. It is skipped without wstest.
+test-websocket: $(VENV)/.dev ## Autobahn's cases of WebSockets, half an hour
+	$(BIN)/pytest -q -rs tests/autobahn $(ARGS)
+
 test-browser: $(VENV)/.dev ## the page, and pages of others, in a real Chromium; DRAGOMAN_SCREENSHOTS=DIR for pictures
 	$(BIN)/pytest -q -rs tests/browser tests/edge/test_chromium.py $(ARGS)
 
@@ -209,6 +213,10 @@ leaving: $(VENV)/.dev ## how long an upstream is kept when its client leaves
 # What open streams and large responses cost in memory. 5,000 streams need 10,100 descriptors (ulimit -n).
 memory: $(VENV)/.dev ## what open streams and large responses cost
 	$(BIN)/python tests/bench/memory.py $(ARGS)
+
+# What 2,000 idle WebSockets cost, and 500 that stream.
+memory-websockets: $(VENV)/.dev ## what open WebSockets cost
+	$(BIN)/python tests/bench/websockets.py
 
 # Random changes of the code, one at a time: which does no test catch? Hours; the head of the script has its options.
 mutants: $(VENV)/.dev ## random changes of the code that no test catches; takes hours

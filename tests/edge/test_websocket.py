@@ -85,7 +85,7 @@ def test_an_open_websocket_is_a_connection_that_is_not_idle(echo: Echo) -> None:
             assert client.recv(7, socket.MSG_WAITALL) == b"\x81\5hello"
 
 
-@pytest.mark.promise("R10")
+@pytest.mark.promise("R2")
 @pytest.mark.parametrize("path", ["/", "/deaf"])
 def test_a_stop_closes_with_1012(echo: Echo, path: str) -> None:
     """The application does at once, or the server after drain_s."""

@@ -1,8 +1,8 @@
 """Serve the connections of clients: HTTP on our byte streams, on asyncio, uvloop and trio.
 
-HTTP/1.1 is read and written here, HTTP/2 by h2; hypercorn's ASGI streams translate between HTTP and ASGI. This package
-is large because hypercorn's servers, one for asyncio and one for trio, and its protocol classes do not keep what the
-gateway promises about clients that leave, attack or do not read (docs/decisions/4-hypercorn.md).
+HTTP/1.1 and WebSocket are read and written here, HTTP/2 by h2; hypercorn's ASGI stream translates between HTTP and
+ASGI. This package is large because hypercorn's servers, one for asyncio and one for trio, and its protocol classes do
+not keep what the gateway promises about clients that leave, attack or do not read (docs/decisions/4-hypercorn.md).
 
     run               serve(): one process or several, signals, the steps of a stop
     supervisor        several worker processes on one listening socket
@@ -16,6 +16,10 @@ gateway promises about clients that leave, attack or do not read (docs/decisions
     http1_response    the bytes of an HTTP/1.1 response
     request_head      the rules for the head of an HTTP/1.1 request, before a parser reads it
     http2_connection  h2's connection with limits on what a client may do; no I/O
+    frame_rate        limits on frames that cost work and have little content; no I/O
+    websocket         a WebSocket over either version of HTTP, between its frames and ASGI
+    websocket_frames  reads and writes its frames, permessage-deflate included; no I/O
+    websocket_handshake  which requests open a WebSocket, and their responses; no I/O
     refusals          responses to requests that the application never receives
     tasks             runs the application for one request, with the queue of what it receives
     lifespan          the application's start and end

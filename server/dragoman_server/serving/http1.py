@@ -3,8 +3,8 @@
 Received bytes go into a buffer. A whole head is checked and read by `request_head`, a body by a decoder of
 `http1_body`; what follows a request stays in the buffer until the response has ended. So the task that reads the socket
 never waits for a response, and reacts immediately when the client leaves. Each response is written by its own object,
-of `http1_response`, so no bytes of one can become part of another. hypercorn's ASGI streams translate between
-its events and the application.
+of `http1_response`, so no bytes of one can become part of another. hypercorn's ASGI stream, or a WebSocket, translates
+between its events and the application.
 """
 
 from enum import Enum, auto

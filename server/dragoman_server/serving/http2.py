@@ -1,4 +1,4 @@
-"""HTTP/2 on one connection, between h2's frames and one of hypercorn's ASGI streams for each request.
+"""HTTP/2 on one connection, between h2's frames and an ASGI stream for each request, hypercorn's or a WebSocket.
 
 Requests arrive as h2's events. Responses go out through one task, `send_task`, which frames the buffered bytes, one
 DATA frame of each stream in turn, and writes it. Nothing else writes, so the task that reads never waits for a client

@@ -29,10 +29,10 @@ from dragoman_server.serving.websocket_frames import (
     SERVICE_RESTART,
     TRY_AGAIN_LATER,
     Close,
+    DataMessage,
     FrameError,
-    FrameReader,
-    Message,
     Ping,
+    WebSocketReader,
     close_frame,
     control_frame,
     data_frames,
@@ -62,7 +62,7 @@ MAX_EARLY = 64 * 1024
 QUEUE_S = 0.1
 
 
-class _State(Enum):
+class _Phase(Enum):
     HANDSHAKE = auto()  # not answered
     REFUSING = auto()  # an HTTP response has begun
     OPEN = auto()
@@ -100,10 +100,10 @@ class WebSocket:
         self._handshake = handshake
         self._request: Request
         self._put: Callable[[Any], Awaitable[None]]
-        self._state = _State.HANDSHAKE
+        self._phase = _Phase.HANDSHAKE
         self._early = b""  # received before the accept
         self._refusal: Any = None  # the application's http.response.start
-        self._reader: FrameReader
+        self._reader: WebSocketReader
         self._reading = Lock()
         self._left = False  # the client has left, or said that it does
         self._unanswered = 0  # pings
@@ -159,17 +159,17 @@ class WebSocket:
 
     async def _lose(self) -> None:
         """End without a Close, because the client is gone."""
-        if self._state is _State.OPEN:
-            self._state = _State.CLOSING
+        if self._phase is _Phase.OPEN:
+            self._phase = _Phase.CLOSING
         await self._disconnect(ABNORMAL)
 
     # What the client sends.
 
     async def _received(self, data: bytes) -> None:
-        if self._state in (_State.HANDSHAKE, _State.REFUSING):
+        if self._phase in (_Phase.HANDSHAKE, _Phase.REFUSING):
             self._early += data
-            if len(self._early) > MAX_EARLY and self._state is _State.HANDSHAKE:
-                self._state, self._left = _State.CLOSING, True
+            if len(self._early) > MAX_EARLY and self._phase is _Phase.HANDSHAKE:
+                self._phase, self._left = _Phase.CLOSING, True
                 self._transport.tasks.start_soon(self._refuse_early_data)
             return
         async with self._reading:
@@ -184,7 +184,7 @@ class WebSocket:
             except FrameError as error:
                 await self._fail(error.code, error.reason)
 
-    async def _handle_frame(self, event: Message | Ping | Close | None) -> bool:
+    async def _handle_frame(self, event: DataMessage | Ping | Close | None) -> bool:
         """Return False if nothing more is to be read."""
         if isinstance(event, Ping):
             pong = control_frame(PONG, event.payload)
@@ -193,7 +193,7 @@ class WebSocket:
         elif isinstance(event, Close):
             self._begin_close(event.code, event.reason)
             await self._disconnect(event.code, event.reason)
-        elif isinstance(event, Message) and self._state is _State.OPEN:
+        elif isinstance(event, DataMessage) and self._phase is _Phase.OPEN:
             text, data = (event.content, None) if isinstance(event.content, str) else (None, event.content)
             with anyio.move_on_after(QUEUE_S) as waiting:
                 await self._put({"type": "websocket.receive", "text": text, "bytes": data})
@@ -227,48 +227,48 @@ class WebSocket:
             return
         if self._left:
             raise ClientLeft("the client has left")
-        match self._state, message["type"]:
-            case _State.OPEN, "websocket.send":
+        match self._phase, message["type"]:
+            case _Phase.OPEN, "websocket.send":
                 data = message.get("bytes")
                 async with self._sending:
                     for frame in data_frames(message["text"] if data is None else data):
                         await self._write(frame)
-            case _State.HANDSHAKE, "websocket.accept":
+            case _Phase.HANDSHAKE, "websocket.accept":
                 await self._accept(message)
-            case _State.OPEN, "websocket.close":
+            case _Phase.OPEN, "websocket.close":
                 self._begin_close(message.get("code", 1000), message.get("reason") or "")
-            case _State.HANDSHAKE, "websocket.close":
-                self._state = _State.REFUSING
+            case _Phase.HANDSHAKE, "websocket.close":
+                self._phase = _Phase.REFUSING
                 await self._respond(403)
-            case _State.HANDSHAKE, "websocket.http.response.start":
+            case _Phase.HANDSHAKE, "websocket.http.response.start":
                 self._refusal = message
-            case ((_State.HANDSHAKE | _State.REFUSING), "websocket.http.response.body"):
-                if self._state is _State.HANDSHAKE:
-                    self._state = _State.REFUSING
+            case ((_Phase.HANDSHAKE | _Phase.REFUSING), "websocket.http.response.body"):
+                if self._phase is _Phase.HANDSHAKE:
+                    self._phase = _Phase.REFUSING
                     refused = self._refusal
                     await self._send(Response(self._stream_id, refused["headers"], refused["status"]))
                 await self._send(Body(self._stream_id, message.get("body", b"")))
                 if not message.get("more_body", False):
                     await self._send(EndBody(self._stream_id))
-            case state, kind:
-                raise RuntimeError(f"{kind} cannot be sent in the state {state.name}")
+            case phase, kind:
+                raise RuntimeError(f"{kind} cannot be sent in the phase {phase.name}")
 
     async def _accept(self, message: Any) -> None:
         status, headers = self._handshake.accept(message.get("subprotocol"), message.get("headers", ()))
         limit = self._transport.settings.max_body_bytes
         inflates = self._handshake.extensions is not None
-        self._reader = FrameReader(limit, inflates=inflates, now=self._worker.time())
-        self._state = _State.OPEN
+        self._reader = WebSocketReader(limit, inflates=inflates, now=self._worker.time())
+        self._phase = _Phase.OPEN
         await self._send(Response(self._stream_id, headers, status))
         self._transport.tasks.start_soon(self._attend, name="websocket")
 
     async def _app_ended(self) -> None:
-        if self._state is _State.OPEN:
+        if self._phase is _Phase.OPEN:
             # It was cancelled by a stop, or has forgotten the Close, or failed.
             stopping = self._worker.terminated.is_set()
             self._begin_close(SERVICE_RESTART if stopping else INTERNAL_ERROR, "")
-        elif not self.closed and self._state is not _State.CLOSING:
-            if self._state is _State.HANDSHAKE:
+        elif not self.closed and self._phase is not _Phase.CLOSING:
+            if self._phase is _Phase.HANDSHAKE:
                 await self._respond(500)
             await self._send(StreamClosed(self._stream_id))
 
@@ -283,9 +283,9 @@ class WebSocket:
 
     def _begin_close(self, code: int, reason: str) -> None:
         """Have a Close written, unless there is one."""
-        if self._state is _State.OPEN:
+        if self._phase is _Phase.OPEN:
             self._close = close_frame(code, reason)
-            self._state = _State.CLOSING
+            self._phase = _Phase.CLOSING
             self._changes.note()
 
     async def _write(self, frame: bytes) -> None:
@@ -301,7 +301,7 @@ class WebSocket:
     async def _attend(self) -> None:
         """Write what the application does not, until the Close, and end the stream."""
         await self._received(b"")  # what came before the accept
-        while self._state is _State.OPEN and not self.closed:
+        while self._phase is _Phase.OPEN and not self.closed:
             if self._pongs:
                 with suppress(OSError):
                     await self._write(b"")

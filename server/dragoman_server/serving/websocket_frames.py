@@ -55,7 +55,7 @@ class FrameError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class DataMessage:
     """A whole message, text or binary."""
 
     content: str | bytes
@@ -86,7 +86,7 @@ class _Frame:
     mask: bytes
 
 
-class FrameReader:
+class WebSocketReader:
     """Reads the frames of one client.
 
     Args:
@@ -106,7 +106,7 @@ class FrameReader:
         self._control = TokenBucket(CONTROL_FRAMES, now)
         self._small = TokenBucket(CONTROL_FRAMES, now)  # fragments, see SMALL_DATA
 
-    def receive(self, data: bytes, now: float) -> Iterator[Message | Ping | Close | None]:
+    def receive(self, data: bytes, now: float) -> Iterator[DataMessage | Ping | Close | None]:
         """Yield what the bytes complete, and None where other tasks may run, because much was inflated.
 
         now: seconds of a monotonic clock. Nothing is to be read after a Close. Raises FrameError.
@@ -128,7 +128,7 @@ class FrameReader:
                     for _ in message.end():
                         yield None
                     self._message = None
-                    yield Message(message.content())
+                    yield DataMessage(message.content())
             elif len(buffer) < frame.left:
                 return
             else:

@@ -211,7 +211,7 @@ async def test_an_application_that_ends_without_a_close(fails: bool, over: Over)
     assert ended == CLOSE_S
 
 
-@pytest.mark.promise("R10")
+@pytest.mark.promise("R2")
 @pytest.mark.parametrize("closes", [True, False])
 async def test_a_stop(closes: bool, over: Over) -> None:
     """The application is told, and closes; else its WebSocket is closed when the stop cancels it."""

@@ -23,10 +23,10 @@ from dragoman_server.serving.websocket_frames import (
     PONG,
     TEXT,
     Close,
+    DataMessage,
     FrameError,
-    FrameReader,
-    Message,
     Ping,
+    WebSocketReader,
     close_frame,
     control_frame,
     data_frames,
@@ -37,7 +37,7 @@ LIMIT = 1000
 
 def read(*parts: bytes, limit: int = LIMIT, inflates: bool = True) -> list[object]:
     """What comes of the parts, and at last the code of an error."""
-    reader = FrameReader(limit, inflates=inflates, now=0.0)
+    reader = WebSocketReader(limit, inflates=inflates, now=0.0)
     found: list[object] = []
     try:
         for part in parts:
@@ -57,33 +57,33 @@ def deflated(data: bytes, flush: int = zlib.Z_SYNC_FLUSH) -> bytes:
 
 
 SOUND: dict[str, tuple[bytes, list[object]]] = {
-    "a text": (frame(TEXT, "é".encode()), [Message("é")]),
-    "bytes": (frame(BINARY, b"\xff"), [Message(b"\xff")]),
-    "nothing": (frame(TEXT) + frame(BINARY), [Message(""), Message(b"")]),
+    "a text": (frame(TEXT, "é".encode()), [DataMessage("é")]),
+    "bytes": (frame(BINARY, b"\xff"), [DataMessage(b"\xff")]),
+    "nothing": (frame(TEXT) + frame(BINARY), [DataMessage(""), DataMessage(b"")]),
     "a character in two fragments": (
         frame(TEXT, b"a\xc3", fin=0) + frame(PING, b"x") + frame(CONTINUATION, b"\xa9"),
-        [Ping(b"x"), Message("aé")],
+        [Ping(b"x"), DataMessage("aé")],
     ),
-    "lines stay as they are": (frame(TEXT, b"a\r\nb\rc\n"), [Message("a\r\nb\rc\n")]),
-    "a pong": (frame(PONG, b"x") + frame(TEXT, b"a"), [Message("a")]),
+    "lines stay as they are": (frame(TEXT, b"a\r\nb\rc\n"), [DataMessage("a\r\nb\rc\n")]),
+    "a pong": (frame(PONG, b"x") + frame(TEXT, b"a"), [DataMessage("a")]),
     "a close": (close(4000, "é".encode()) + b"\0\0", [Close(4000, "é")]),
     "a close without a code": (close(), [Close(1005, "")]),
-    "deflated": (frame(COMPRESSED | TEXT, deflated(b"Hello")[:-4]), [Message("Hello")]),
+    "deflated": (frame(COMPRESSED | TEXT, deflated(b"Hello")[:-4]), [DataMessage("Hello")]),
     "deflated, in fragments, then plain": (
         frame(COMPRESSED | TEXT, deflated(b"Hello")[:3], fin=0)
         + frame(CONTINUATION, deflated(b"Hello")[3:-4])
         + frame(TEXT, b"x"),
-        [Message("Hello"), Message("x")],
+        [DataMessage("Hello"), DataMessage("x")],
     ),
     # RFC 7692, 7.2.3.4 and 7.2.3.5.
     "deflated with a final block": (
         frame(COMPRESSED | TEXT, deflated(b"Hello", zlib.Z_FINISH) + deflated(b"!")[:-4]),
-        [Message("Hello!")],
+        [DataMessage("Hello!")],
     ),
-    "as long as is allowed": (frame(TEXT, b"x" * LIMIT), [Message("x" * LIMIT)]),
+    "as long as is allowed": (frame(TEXT, b"x" * LIMIT), [DataMessage("x" * LIMIT)]),
     "as long as is allowed, deflated": (
         frame(COMPRESSED | BINARY, deflated(b"x" * LIMIT)[:-4]),
-        [Message(b"x" * LIMIT)],
+        [DataMessage(b"x" * LIMIT)],
     ),
 }
 BROKEN: dict[str, tuple[bytes, int]] = {
@@ -146,7 +146,7 @@ def test_what_was_not_negotiated_is_not_inflated() -> None:
 def test_a_bomb_costs_little_more_than_the_limit(opcode: int) -> None:
     """64 KiB that inflate to 64 MiB, in one read: as much as the limit is inflated, in pieces."""
     limit = 2**20
-    reader = FrameReader(limit, inflates=True, now=0.0)
+    reader = WebSocketReader(limit, inflates=True, now=0.0)
     bomb = frame(COMPRESSED | opcode, deflated(bytes(2**26)))
     pieces: list[object] = []
     tracemalloc.start()
@@ -170,7 +170,7 @@ def test_a_bomb_costs_little_more_than_the_limit(opcode: int) -> None:
     ],
 )
 def test_frames_that_cost_more_than_their_bytes_are_counted(first: bytes, each: bytes) -> None:
-    reader = FrameReader(2**20, inflates=False, now=0.0)
+    reader = WebSocketReader(2**20, inflates=False, now=0.0)
     list(reader.receive(first + each * (CONTROL_FRAMES.burst - 1), 0.0))
     list(reader.receive(each * CONTROL_FRAMES.per_second, 1.0))
     with pytest.raises(FrameError) as raised:
@@ -179,7 +179,7 @@ def test_frames_that_cost_more_than_their_bytes_are_counted(first: bytes, each: 
 
 
 def test_larger_fragments_and_small_messages_are_not_counted() -> None:
-    reader = FrameReader(2**20, inflates=False, now=0.0)
+    reader = WebSocketReader(2**20, inflates=False, now=0.0)
     fragments = frame(TEXT, fin=0) + frame(CONTINUATION, bytes(SMALL_DATA), fin=0) * 2000
     list(reader.receive(fragments + frame(CONTINUATION), 0.0))
     assert len(list(reader.receive(frame(TEXT, b"x") * 2000, 0.0))) == 2000
@@ -234,7 +234,7 @@ def test_any_cut_gives_the_messages_that_wsproto_has_sent(
             data += client.send(events.Message(part, message_finished=number == len(parts)))
             data += client.send(events.Ping(ping))
             expected.append(Ping(ping))
-        expected.append(Message(content))
+        expected.append(DataMessage(content))
         expected[-2:] = reversed(expected[-2:])
     data += client.send(events.CloseConnection(1000, "bye"))
     expected.append(Close(1000, "bye"))
