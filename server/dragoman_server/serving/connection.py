@@ -171,11 +171,7 @@ class Connection:
     ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
         """Start the application for a request. hypercorn's ASGI streams call this on their `task_group`."""
         protocol = self._protocol
-        if scope["type"] == "websocket":
-            events = (
-                AppEvents()
-            )  # and no `_request`: who ends its side of a WebSocket without a Close is gone
-        elif isinstance(protocol, HTTP1):
+        if isinstance(protocol, HTTP1):
             scope["extensions"][WRITE_NOW] = {"write": protocol.write_now}
             events = AppEvents(protocol.invite_body if protocol.invites_body else None)
             self._request = events
@@ -183,8 +179,12 @@ class Connection:
             # hypercorn 0.18 protocol/http_stream.py:91 announces early hints, pushes, trailers: HTTP2 sends none.
             scope["extensions"].clear()
             events = AppEvents()
-        self.tasks.start_soon(run_app, self.worker.requests, app, scope, events, send, name="request")
+        self.start_app(app, scope, events, send)
         return events.put
+
+    def start_app(self, app: ASGIApp, scope: Any, events: AppEvents, send: AppSend) -> None:
+        """Start the application with the events that it receives."""
+        self.tasks.start_soon(run_app, self.worker.requests, app, scope, events, send, name="request")
 
     def end(self) -> None:
         """Stop reading, which ends the connection. Bytes that were written before still reach the client."""

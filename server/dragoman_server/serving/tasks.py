@@ -57,9 +57,14 @@ class AppEvents:
 
     async def put(self, event: ASGIReceiveEvent) -> None:
         """Add an event, waiting while the queue is full. After a disconnect or close() nothing waits or is added."""
-        is_last = event["type"] in _DISCONNECTS
-        while self._bytes > _MAX_WAITING and not self._closed and not is_last:
+        while not self.offer(event):
             await self._changes.wait()
+
+    def offer(self, event: ASGIReceiveEvent) -> bool:
+        """Do the same if that is possible without waiting, else return False."""
+        is_last = event["type"] in _DISCONNECTS
+        if self._bytes > _MAX_WAITING and not self._closed and not is_last:
+            return False
         if not self._closed:
             self._closed = is_last
             if self._events is None:
@@ -67,6 +72,7 @@ class AppEvents:
             self._events.append(event)
             self._bytes += _size(event)
             self._changes.note()
+        return True
 
     async def get(self) -> ASGIReceiveEvent:
         """Wait for the next event. A disconnect stays in the queue, because ASGI returns it at each call."""

@@ -20,7 +20,7 @@ from hypercorn.protocol.events import Event as StreamEvent
 from dragoman import RequestRefused
 from dragoman_server.platform.changes import Changes, Lock
 from dragoman_server.serving.refusals import refusal
-from dragoman_server.serving.tasks import ClientLeft
+from dragoman_server.serving.tasks import AppEvents, ClientLeft
 from dragoman_server.serving.websocket_frames import (
     ABNORMAL,
     INTERNAL_ERROR,
@@ -57,9 +57,6 @@ CLOSE_S = 2.0
 MAX_PONGS = 2048
 # Bytes that a client may send before its handshake is answered, which it should wait for (RFC 6455, 4.1).
 MAX_EARLY = 64 * 1024
-# Seconds to wait for room in the queue of messages (AppEvents) before the WebSocket is closed. Meanwhile nothing is
-# read, so this is below the time within which the application has to know that the client has left.
-QUEUE_S = 0.1
 
 
 class _Phase(Enum):
@@ -99,7 +96,7 @@ class WebSocket:
         self._stream_id = stream_id
         self._handshake = handshake
         self._request: Request
-        self._put: Callable[[Any], Awaitable[None]]
+        self._events = AppEvents()
         self._phase = _Phase.HANDSHAKE
         self._early = b""  # received before the accept
         self._refusal: Any = None  # the application's http.response.start
@@ -122,16 +119,14 @@ class WebSocket:
         if isinstance(event, Body | Data):
             await self._received(event.data)
         elif isinstance(event, Request):
-            await self._begin(event)
+            self._begin(event)
         elif isinstance(event, StreamClosed):
             self.closed = True
-            await self._disconnect(ABNORMAL)
-        elif isinstance(
-            event, EndBody
-        ):  # "TCP-level closures are represented as END_STREAM flags" -- RFC 8441, 5
-            await self._lose()
+            self._disconnect(ABNORMAL)
+        elif isinstance(event, EndBody):
+            self._lose()  # "TCP-level closures are represented as END_STREAM flags" -- RFC 8441, 5
 
-    async def _begin(self, request: Request) -> None:
+    def _begin(self, request: Request) -> None:
         self._request = request
         path, _, query = request.raw_path.partition(b"?")
         scope = {
@@ -148,41 +143,44 @@ class WebSocket:
             "subprotocols": list(self._handshake.subprotocols),
             "extensions": {"websocket.http.response": {}, DRAINING: self._worker.terminated},
         }
-        self._put = await self._transport.spawn_app(self.app, self._config, scope, self.app_send)
-        await self._put({"type": "websocket.connect"})
+        # Not the connection's request, which has a second to end: who ends its side without a Close is gone.
+        self._transport.start_app(self.app, scope, self._events, self.app_send)
+        self._events.offer({"type": "websocket.connect"})
 
-    async def _disconnect(self, code: int, reason: str = "") -> None:
+    def _disconnect(self, code: int, reason: str = "") -> None:
         """Tell the application that the client has left. Only the first call counts."""
         self._left = True
-        await self._put({"type": "websocket.disconnect", "code": code, "reason": reason})
+        disconnect: Any = {"type": "websocket.disconnect", "code": code, "reason": reason}
+        self._events.offer(disconnect)
         self._changes.note()
 
-    async def _lose(self) -> None:
+    def _lose(self) -> None:
         """End without a Close, because the client is gone."""
         if self._phase is _Phase.OPEN:
             self._phase = _Phase.CLOSING
-        await self._disconnect(ABNORMAL)
+        self._disconnect(ABNORMAL)
 
     # What the client sends.
 
     async def _received(self, data: bytes) -> None:
-        if self._phase in (_Phase.HANDSHAKE, _Phase.REFUSING):
+        if self._phase is _Phase.HANDSHAKE:
             self._early += data
-            if len(self._early) > MAX_EARLY and self._phase is _Phase.HANDSHAKE:
+            if len(self._early) > MAX_EARLY:
                 self._phase, self._left = _Phase.CLOSING, True
                 self._transport.tasks.start_soon(self._refuse_early_data)
             return
         async with self._reading:
             data, self._early = self._early + data, b""
             self._unanswered = 0
-            if self._left:
+            if self._left or self._phase is _Phase.REFUSING:
                 return
             try:
                 for event in self._reader.receive(data, self._worker.time()):
                     if not await self._handle_frame(event):
                         return
             except FrameError as error:
-                await self._fail(error.code, error.reason)
+                self._begin_close(error.code, error.reason)
+                self._disconnect(error.code, error.reason)
 
     async def _handle_frame(self, event: DataMessage | Ping | Close | None) -> bool:
         """Return False if nothing more is to be read."""
@@ -192,23 +190,16 @@ class WebSocket:
             self._changes.note()
         elif isinstance(event, Close):
             self._begin_close(event.code, event.reason)
-            await self._disconnect(event.code, event.reason)
+            self._disconnect(event.code, event.reason)
         elif isinstance(event, DataMessage) and self._phase is _Phase.OPEN:
             text, data = (event.content, None) if isinstance(event.content, str) else (None, event.content)
-            with anyio.move_on_after(QUEUE_S) as waiting:
-                await self._put({"type": "websocket.receive", "text": text, "bytes": data})
-            if waiting.cancelled_caught:
-                # The messages are in order, so the client may send them to another connection, unlike after a 1008.
-                await self._fail(TRY_AGAIN_LATER, "messages come faster than they are processed")
-            await anyio.lowlevel.checkpoint()
+            if not self._events.offer({"type": "websocket.receive", "text": text, "bytes": data}):
+                # The messages are in order, so the client may send them again, unlike after a 1008.
+                raise FrameError(TRY_AGAIN_LATER, "messages come faster than they are processed")
+            await anyio.lowlevel.checkpoint()  # for the application to receive it
         elif event is None:
             await anyio.lowlevel.checkpoint()
         return not self._left
-
-    async def _fail(self, code: int, reason: str) -> None:
-        """Close because of what the client does, without waiting for its Close."""
-        self._begin_close(code, reason)
-        await self._disconnect(code, reason)
 
     async def _refuse_early_data(self) -> None:
         error = RequestRefused("too much was sent before the handshake was answered", status=400)
@@ -225,8 +216,8 @@ class WebSocket:
         if message is None:
             await self._app_ended()
             return
-        if self._left:
-            raise ClientLeft("the client has left")
+        if self._left or self._phase is _Phase.CLOSING:
+            raise ClientLeft("the WebSocket is closed")
         match self._phase, message["type"]:
             case _Phase.OPEN, "websocket.send":
                 data = message.get("bytes")
@@ -258,8 +249,8 @@ class WebSocket:
         limit = self._transport.settings.max_body_bytes
         inflates = self._handshake.extensions is not None
         self._reader = WebSocketReader(limit, inflates=inflates, now=self._worker.time())
-        self._phase = _Phase.OPEN
         await self._send(Response(self._stream_id, headers, status))
+        self._phase = _Phase.OPEN
         self._transport.tasks.start_soon(self._attend, name="websocket")
 
     async def _app_ended(self) -> None:
@@ -310,7 +301,7 @@ class WebSocket:
                 await self._changes.wait()
             if silence.cancelled_caught:
                 if self._unanswered == MAX_UNANSWERED:
-                    await self._lose()
+                    self._lose()
                     break
                 self._unanswered += 1
                 with suppress(OSError):
