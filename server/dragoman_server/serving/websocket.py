@@ -5,7 +5,7 @@ reads the connection never writes and never waits for the application: it parses
 be written. A task of each open WebSocket writes that: pings, pongs and the Close, after which it ends the stream.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
@@ -107,9 +107,8 @@ class WebSocket:
         self._pongs = b""  # to be written
         self._close: bytes | None = None  # to be written
         self._changes = Changes()  # of what is to be written, and of `_left`
-        self._sending = Lock()  # one message at a time
-        self._writing = Lock()  # one frame at a time
-        self._is_whole = True  # another frame may follow what was written
+        self._writing = Lock()  # one message at a time
+        self._is_whole = True  # the last frame is, so another one may follow it
 
     # Called by the protocol.
 
@@ -176,14 +175,12 @@ class WebSocket:
                 return
             try:
                 for event in self._reader.receive(data, self._worker.time()):
-                    if not await self._handle_frame(event):
-                        return
+                    await self._handle_frame(event)
             except FrameError as error:
                 self._begin_close(error.code, error.reason)
                 self._disconnect(error.code, error.reason)
 
-    async def _handle_frame(self, event: DataMessage | Ping | Close | None) -> bool:
-        """Return False if nothing more is to be read."""
+    async def _handle_frame(self, event: DataMessage | Ping | Close | None) -> None:
         if isinstance(event, Ping):
             pong = control_frame(PONG, event.payload)
             self._pongs = self._pongs + pong if len(self._pongs) < MAX_PONGS else pong
@@ -199,7 +196,6 @@ class WebSocket:
             await anyio.lowlevel.checkpoint()  # for the application to receive it
         elif event is None:
             await anyio.lowlevel.checkpoint()
-        return not self._left
 
     async def _refuse_early_data(self) -> None:
         error = RequestRefused("too much was sent before the handshake was answered", status=400)
@@ -221,9 +217,7 @@ class WebSocket:
         match self._phase, message["type"]:
             case _Phase.OPEN, "websocket.send":
                 data = message.get("bytes")
-                async with self._sending:
-                    for frame in data_frames(message["text"] if data is None else data):
-                        await self._write(frame)
+                await self._write(data_frames(message["text"] if data is None else data))
             case _Phase.HANDSHAKE, "websocket.accept":
                 await self._accept(message)
             case _Phase.OPEN, "websocket.close":
@@ -279,23 +273,24 @@ class WebSocket:
             self._phase = _Phase.CLOSING
             self._changes.note()
 
-    async def _write(self, frame: bytes) -> None:
-        """Write the pongs that wait, and a frame. Raises OSError if nothing may be written any more."""
+    async def _write(self, frames: Iterable[bytes]) -> None:
+        """Write the frames of a message, and the pongs that wait. Raises OSError if nothing may be written any more."""
         async with self._writing:
-            pongs, self._pongs = self._pongs, b""
-            if not self._is_whole:
-                raise ClientLeft("the WebSocket is closed")
-            self._is_whole = False  # so it stays, if this is cancelled in the middle of the frame
-            await self._send(Data(self._stream_id, pongs + frame))
-            self._is_whole = frame is not self._close
+            for frame in frames:
+                if not self._is_whole or (self._phase is _Phase.CLOSING and frame is not self._close):
+                    raise ClientLeft("the WebSocket is closed")
+                pongs, self._pongs = self._pongs, b""
+                self._is_whole = False  # so it stays, if this is cancelled in the middle of the frame
+                await self._send(Data(self._stream_id, pongs + frame))
+                self._is_whole = True
 
     async def _attend(self) -> None:
         """Write what the application does not, until the Close, and end the stream."""
         await self._received(b"")  # what came before the accept
         while self._phase is _Phase.OPEN and not self.closed:
-            if self._pongs:
+            if self._pongs and self._is_whole:
                 with suppress(OSError):
-                    await self._write(b"")
+                    await self._write([b""])
                 continue
             with anyio.move_on_after(PING_S) as silence:
                 await self._changes.wait()
@@ -305,10 +300,10 @@ class WebSocket:
                     break
                 self._unanswered += 1
                 with suppress(OSError):
-                    await self._write(control_frame(PING))
+                    await self._write([control_frame(PING)])
         with suppress(OSError):  # a frame was cut, so this is no orderly end
             if self._close is not None:
-                await self._write(self._close)
+                await self._write([self._close])
                 with anyio.move_on_after(CLOSE_S):
                     while not self._left:
                         await self._changes.wait()

@@ -115,7 +115,7 @@ class WebSocketReader:
         buffer += data
         while True:
             frame = self._frame = self._frame or self._read_head(now)
-            if frame is None or (frame.left and not buffer):
+            if frame is None:
                 return
             if frame.opcode < CLOSE:
                 message = self._message
@@ -231,8 +231,7 @@ class _IncompleteMessage:
 
     def _inflate(self, data: bytes) -> Iterator[None]:
         assert self._inflater is not None
-        piece = b""
-        while data or len(piece) == _PIECE:  # the inflater may hold more without any input
+        while data:
             try:
                 piece = self._inflater.decompress(data, _PIECE)
             except zlib.error:

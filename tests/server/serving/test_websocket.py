@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import zlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -188,6 +189,8 @@ async def test_the_application_closes(answers: bool, over: Over) -> None:
 
     async def closes(receive: Receive, send: Send) -> None:
         await send({"type": "websocket.close", "code": 4000, "reason": "done"})
+        with pytest.raises(OSError, match="closed"):
+            await send({"type": "websocket.send", "text": "more"})
 
     app = App(closes)
     last = [1.0, over.frames(frame(TEXT, b"x"), close(4002))] if answers else []
@@ -334,7 +337,7 @@ async def test_too_much_before_the_accept_is_refused(over: Over) -> None:
 
     app = App(accepts, accepts=False)
     opening = over.opening() + over.frames(bytes(MAX_EARLY))
-    answer, _ = await serve(app, over, over.frames(b"x"), opening=opening)
+    answer, _ = await serve(app, over, over.frames(b"x"), over.frames(b"x"), opening=opening)
     assert (answer.status, answer.body) == (400, b"too much was sent before the handshake was answered\n")
     assert app.left is None  # the accept raised an OSError first
 
@@ -351,6 +354,49 @@ async def test_a_long_message_is_sent_in_frames(over: Over) -> None:
     frames = [(first, payload[:1], len(payload)) for first, payload in answer.frames if first & 0xF < CLOSE]
     assert [each for each in frames if each[1] == b"a"] == [(TEXT, b"a", MAX_FRAME), (FIN, b"a", 1)]
     assert [each[1] for each in frames] in ([b"a", b"a", b"b", b"b"], [b"b", b"b", b"a", b"a"])
+
+
+async def test_a_close_does_not_wait_for_the_end_of_a_long_message() -> None:
+    """The client closes while it does not read, and then reads."""
+
+    async def sends(receive: Receive, send: Send) -> None:
+        with pytest.raises(OSError, match="closed"):
+            await send({"type": "websocket.send", "bytes": bytes(3 * MAX_FRAME)})
+
+    app, over = App(sends), OVER["h2"]
+    windows = window(0, 2**24).serialize() + window(1, 2**24).serialize()
+    answer, _ = await serve(app, over, 1.0, over.frames(frame(PING), close(1000)), 1.0, windows)
+    sizes = [(first, len(payload)) for first, payload in answer.frames]
+    assert sizes == [(BINARY, MAX_FRAME), (FIN | PONG, 0), (FIN | CLOSE, 2)]
+    assert app.left == (2, 1000, "")
+
+
+async def test_other_tasks_run_while_a_message_is_inflated(over: Over) -> None:
+    app, turns = App(), 0
+    compressor = zlib.compressobj(wbits=-15)
+    message = compressor.compress(bytes(2**23)) + compressor.flush(zlib.Z_SYNC_FLUSH)
+    # The first pieces give the application the time to accept, because none passes while a task is busy.
+    pieces = [*[over.frames(frame(PONG))] * 50, over.frames(frame(COMPRESSED | BINARY, message))]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(connect(app, FakeStream([over.opening(DEFLATE), *pieces])).run)
+        while not app.received:
+            await anyio.lowlevel.checkpoint()
+            turns += bool(app.scope)
+        tasks.cancel_scope.cancel()
+    assert app.received == [bytes(2**23)]
+    assert turns > 50 + 2**23 // (64 * 1024)
+
+
+async def test_an_application_that_does_not_catch_what_send_raises(
+    over: Over, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def sends(receive: Receive, send: Send) -> None:
+        while True:
+            await send({"type": "websocket.send", "text": "x"})
+            await anyio.sleep(1)
+
+    await serve(App(sends), over, 5.5, leaves=True)
+    assert not caplog.records
 
 
 async def test_nothing_follows_half_a_frame(over: Over) -> None:
@@ -384,13 +430,23 @@ async def closes_first(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "websocket.close", "code": 1008})
 
 
+async def accepts_badly(scope: Scope, receive: Receive, send: Send) -> None:
+    await receive()
+    await send({"type": "websocket.accept", "subprotocol": "not offered"})
+
+
 async def ends_first(scope: Scope, receive: Receive, send: Send) -> None:
     await receive()
 
 
 @pytest.mark.parametrize(
     ("app", "status", "body"),
-    [(refuses, 401, b"who are you?"), (closes_first, 403, b""), (ends_first, 500, b"")],
+    [
+        (refuses, 401, b"who are you?"),
+        (closes_first, 403, b""),
+        (ends_first, 500, b""),
+        (accepts_badly, 500, b""),
+    ],
 )
 async def test_a_response_instead(app: Any, status: int, body: bytes, over: Over) -> None:
     """Over HTTP/1.1 the connection ends with it: what follows may be frames."""
