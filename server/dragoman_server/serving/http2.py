@@ -243,10 +243,8 @@ class HTTP2:
         stream.received += size
         if size:
             # The window is opened again when the application has read this: its queue never has more than the stream's
-            # window, and handle() does not wait.
-            if isinstance(
-                stream.asgi, WebSocket
-            ):  # which has its own limits, so that a Close is never held up
+            # window, and handle() does not wait. A WebSocket has its own limits, so that a Close is never held up.
+            if isinstance(stream.asgi, WebSocket):
                 self._acknowledge(size, event.stream_id)
             else:
                 stream.unread += size

@@ -104,9 +104,8 @@ class AppEvents:
 
 def _size(event: ASGIReceiveEvent) -> int:
     if event["type"] == "websocket.receive":
-        return _MESSAGE + getsizeof(
-            event["text"] or event["bytes"]
-        )  # a text has up to four bytes for each of UTF-8
+        # A text has up to four bytes for each of its UTF-8.
+        return _MESSAGE + getsizeof(event["text"] or event["bytes"])
     return len(event["body"]) if event["type"] == "http.request" else 0
 
 

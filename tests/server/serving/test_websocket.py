@@ -330,16 +330,16 @@ async def test_what_comes_before_the_accept(whole: bool, over: Over) -> None:
 
 
 @pytest.mark.promise("S10")
-async def test_too_much_before_the_accept_is_refused(over: Over) -> None:
+async def test_too_much_before_the_accept_is_refused(over: Over, caplog: pytest.LogCaptureFixture) -> None:
     async def accepts(receive: Receive, send: Send) -> None:
         await anyio.sleep(1)
         await send({"type": "websocket.accept"})
 
     app = App(accepts, accepts=False)
-    opening = over.opening() + over.frames(bytes(MAX_EARLY))
-    answer, _ = await serve(app, over, over.frames(b"x"), over.frames(b"x"), opening=opening)
+    answer, _ = await serve(app, over, opening=over.opening() + over.frames(bytes(2 * MAX_EARLY)))
     assert (answer.status, answer.body) == (400, b"too much was sent before the handshake was answered\n")
     assert app.left is None  # the accept raised an OSError first
+    assert not caplog.records
 
 
 @pytest.mark.promise("S7")
@@ -456,6 +456,14 @@ async def test_a_response_instead(app: Any, status: int, body: bytes, over: Over
         if body:
             answer = answer._replace(body=b"".join(answer.body.split(b"\r\n")[1::2]))
     assert (answer.status, answer.body, ended) == (status, body, 0)
+
+
+async def test_an_accept_that_cannot_be_written() -> None:
+    async def accepts(receive: Receive, send: Send) -> None:
+        await send({"type": "websocket.accept", "headers": [(b"x-a", b"b\nc: d")]})
+
+    answer, ended = await serve(App(accepts, accepts=False), OVER["http/1.1"])
+    assert (answer.status, ended) == (500, 0)
 
 
 UPGRADES: dict[str, tuple[dict[str, str], int]] = {
