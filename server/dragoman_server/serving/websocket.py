@@ -181,7 +181,7 @@ class WebSocket:
                 self._disconnect(error.code, error.reason)
 
     async def _handle_frame(self, event: DataMessage | Ping | Close | None) -> None:
-        if isinstance(event, Ping):
+        if isinstance(event, Ping) and self._phase is _Phase.OPEN:
             pong = control_frame(PONG, event.payload)
             self._pongs = self._pongs + pong if len(self._pongs) < MAX_PONGS else pong
             self._changes.note()
