@@ -14,7 +14,15 @@ import msgspec
 
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse, Fold, ReasoningPart
 from dragoman._ir.capabilities import Capabilities, Enforced, HostedUse
-from dragoman._ir.endpoints import MODEL_IN_PATH, Endpoint, ModelList, TokenCount, fill_path
+from dragoman._ir.endpoints import (
+    MODEL_IN_PATH,
+    Endpoint,
+    ModelList,
+    TokenCount,
+    WebSocketSpec,
+    WebSocketWriter,
+    fill_path,
+)
 from dragoman._ir.events import Ended, Event, Failed, Usage
 from dragoman._ir.fast_path import Delta, DeltaTemplate
 from dragoman._ir.losses import Ledger
@@ -30,10 +38,11 @@ from dragoman._wire.sse import Frame
 
 __all__ = [
     "JSON_ARRAY", "MODEL_IN_PATH", "NDJSON", "NOT_REPEATED", "SSE", "AssembledBlock", "AssembledResponse",
-    "BillingHeader", "Capabilities", "CheckInput", "DeltaTemplate", "Endpoint", "Enforced", "Fold", "FrameReader",
-    "FrameWriter", "Framing", "HostedUse", "ModelList", "ProtocolSpec", "RateLimitHeaders", "ReasoningPart",
-    "RelayObserver", "ResponseContext", "SignaturePlaces", "StreamReader", "StreamWriter", "TokenCount",
-    "ToolLimits", "ToolOrigin", "Unchecked", "Undo", "UpstreamSpec", "fill_path", "find_endpoint",
+    "BillingHeader", "Capabilities", "CheckInput", "DeltaTemplate", "Endpoint", "Enforced", "Fold",
+    "FrameReader", "FrameWriter", "Framing", "HostedUse", "ModelList", "ProtocolSpec", "RateLimitHeaders",
+    "ReasoningPart", "RelayObserver", "ResponseContext", "SignaturePlaces", "StreamReader", "StreamWriter",
+    "TokenCount", "ToolLimits", "ToolOrigin", "Unchecked", "Undo", "UpstreamSpec", "WebSocketSpec",
+    "WebSocketWriter", "fill_path", "find_endpoint",
 ]  # fmt: skip
 
 # Returns why an input of a free-text tool breaks the tool's grammar, None if it does not. Raises Unchecked.
@@ -263,6 +272,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
         failed_bodies: write_whole accepts a response with an error too, and writes it as a failed one.
         echoed_members: Members of a request that its responses repeat, or depend on.
         stored_responses: Its responses can be stored, and later requests can refer to them, as in the Responses API.
+        websocket: How it is served over a WebSocket, None if it is not.
         version_header: Name and default of the header with the API's version that its clients send; None for none.
         rate_limit_headers: The rate limit headers of its responses, None if its clients expect none.
         token_count: How its clients have tokens counted, None if they do not.
@@ -296,6 +306,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     echoed_members: tuple[str, ...] = ()
     server_state_params: Mapping[Param, str] = {}
     stored_responses: bool = False
+    websocket: WebSocketSpec | None = None
     version_header: tuple[str, str] | None = None
     rate_limit_headers: RateLimitHeaders | None = None
     token_count: TokenCount | None = None

@@ -53,6 +53,7 @@ def test_a_spec_is_checked_when_it_is_made() -> None:
         "stream_path",
         "token_count",
         "version_header",
+        "websocket",
     }
 
 

@@ -179,7 +179,7 @@ class Relay(ResponseMachine):
         self._observe_recent()
         if self._observer.ended or self._observer.error is not None:
             return b""
-        return self._endpoint.heartbeat
+        return self._endpoint.heartbeat_for(self._context)
 
     def _pass(self, frames: bytes) -> None:
         """Pass frames on, and keep them for the observer, which gets them directly only before the first content."""

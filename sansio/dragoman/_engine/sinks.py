@@ -46,7 +46,6 @@ class ClientSink:
     ) -> None:
         self._client = client
         self._context = context
-        endpoint = context.endpoint or client.endpoints[0]
         self._writer = client.framed_writer(context, ledger) if streams else None
         self._linearizer = Linearizer() if streams and client.sequential else None
         self._fold = Fold() if store_response or not streams else None
@@ -54,7 +53,6 @@ class ClientSink:
         self._ledger = Ledger() if streams else ledger
         self._out: list[bytes] = []
         self.body: JSONObject | None = None
-        self.heartbeat = endpoint.heartbeat if streams else b""
 
     def send(self, event: Event) -> None:
         if self._fold is not None:
@@ -81,6 +79,11 @@ class ClientSink:
 
         waits = self._linearizer is not None and self._linearizer.current != delta.block
         return send_each if waits else send_texts
+
+    @property
+    def heartbeat(self) -> bytes:
+        endpoint = self._context.endpoint or self._client.endpoints[0]
+        return b"" if self._writer is None else endpoint.heartbeat_for(self._context)
 
     @property
     def held_bytes(self) -> int:

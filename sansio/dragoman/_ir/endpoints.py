@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -40,6 +40,7 @@ class Endpoint(msgspec.Struct, frozen=True):
         path: Below the gateway's root. `{model}` in it stands for the name of the model, which is then not in the body.
         heartbeat: Bytes that keep a client's connection alive, legal between any two frames in the endpoint's framing;
             b"" for none.
+        heartbeat_event: Returns them where they are an event of the response, by its ResponseContext.
         streams: When the response is a stream: as the body's `stream` requests, or always, or never.
         framing: How a stream reaches clients. Its writer has server-sent events whatever this is.
         media_type: A stream's media type. Everything else is application/json.
@@ -57,6 +58,11 @@ class Endpoint(msgspec.Struct, frozen=True):
     query: str = ""
     query_optional: bool = False
     model_prefix: str = ""
+    heartbeat_event: Callable[[Any], bytes] | None = None
+
+    def heartbeat_for(self, context: Any) -> bytes:
+        """Return the heartbeat of a response with this ResponseContext."""
+        return self.heartbeat if self.heartbeat_event is None else self.heartbeat_event(context)
 
     def match(self, path: str, query: str = "") -> str | None:
         """Return the model that a path names, "" if it has no place for one, None if it is another endpoint's."""
@@ -85,6 +91,36 @@ class Endpoint(msgspec.Struct, frozen=True):
     def streams_if(self, requested: bool) -> bool:
         """True if the response is a stream. requested: the body requests one."""
         return requested if self.streams == "requested" else self.streams == "always"
+
+
+class WebSocketWriter(Protocol):
+    """The bytes of one response's stream in, with heartbeats of Endpoint.heartbeat_event among them; messages out.
+
+    Attributes:
+        response_id: The id of the response, None until it was announced.
+    """
+
+    response_id: str | None
+
+    def send(self, data: bytes) -> list[bytes]:
+        """Return the messages for whole events."""
+
+    def end(self) -> list[bytes]:
+        """Return the messages behind the last event."""
+
+
+class WebSocketSpec(msgspec.Struct, frozen=True):
+    """How a protocol is served over a WebSocket: a request in each message, and an event in each message of a response.
+
+    Attributes:
+        endpoint: Its requests come in there, each as a body with `stream`.
+        writer: Makes the messages of one response.
+        write_error: Status, body and headers of an error response -> the message in its place.
+    """
+
+    endpoint: Endpoint
+    writer: Callable[[], WebSocketWriter]
+    write_error: Callable[[int, bytes, Mapping[str, str]], bytes]
 
 
 class TokenCount(msgspec.Struct, frozen=True):

@@ -180,6 +180,22 @@ class _ArrayWriter:
         return b"[]" if self._before == b"[" else b"]"
 
 
+class _SequenceWriter:
+    """A JSON text sequence: a record separator and a line end around the data of each frame. See FrameWriter."""
+
+    def send(self, frame: Frame) -> bytes:
+        # Only an object is an event: some servers end a stream with `[DONE]`. No JSON text has the separator in it.
+        data = frame.data.strip().replace(RECORD_SEPARATOR, b"")
+        return RECORD_SEPARATOR + data + b"\n" if data.startswith(b"{") else b""
+
+    def eof(self) -> bytes:
+        return b""
+
+
+# RFC 7464, 2.2.
+RECORD_SEPARATOR = b"\x1e"
+
 SSE = Framing("text/event-stream")
 NDJSON = Framing("application/x-ndjson", writer=_LineWriter)
 JSON_ARRAY = Framing("application/json", _ArrayReader, _ArrayWriter)
+JSON_SEQUENCE = Framing("application/json-seq", writer=_SequenceWriter)

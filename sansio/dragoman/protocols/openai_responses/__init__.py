@@ -19,6 +19,7 @@ from dragoman.protocols.openai_responses.response_in import ResponsesReader, rea
 from dragoman.protocols.openai_responses.response_out import ResponsesWriter, write_whole
 from dragoman.protocols.openai_responses.shapes import SETTING_PATHS
 from dragoman.protocols.openai_responses.tables import FORWARDED_HEADERS, NAME, TOKEN_COUNT
+from dragoman.protocols.openai_responses.websocket import websocket_at
 
 SPEC = UpstreamSpec(
     name=NAME,
@@ -67,6 +68,7 @@ SPEC = UpstreamSpec(
     echoed_members=ECHOED_MEMBERS,
     failed_bodies=True,
     stored_responses=True,
+    websocket=websocket_at("/v1/responses"),
     forwarded_headers=FORWARDED_HEADERS,
     response_headers=frozenset({"openai-processing-ms"}),
     model_list=ModelList(),
