@@ -6,8 +6,9 @@ nothing in between. One upstream client lives as long as the application. A relo
 finds another configuration, with its own routes and keys; those that are open go on with theirs.
 """
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Literal
 
@@ -50,7 +51,8 @@ from dragoman_server.http.operations import ApiOperation, DescribedRoute
 from dragoman_server.http.request import path_below_mount
 from dragoman_server.http.responses import ResponsesEndpoint, responses_routes
 from dragoman_server.http.usage import usage_routes
-from dragoman_server.proxying.client_request import ClientDisconnected
+from dragoman_server.http.websocket import WebSocketConnection
+from dragoman_server.proxying.client_request import SCOPE_TURN, ClientDisconnected
 from dragoman_server.recordings.recorder import Recorder
 from dragoman_server.settings import Settings
 from dragoman_server.settings.server import LOOPBACK_ORIGINS
@@ -70,12 +72,13 @@ class _ConfiguredApp:
         app, admin: The applications for clients and for the operator.
         browsers: Checks requests for both.
         errors: The errors of paths without an endpoint.
+        keyring: The client keys.
         requests: How many are open.
         replaced: Another one has taken its place.
         unused: Set then, once none of its requests is open.
     """
 
-    __slots__ = ("admin", "app", "browsers", "errors", "gateway", "replaced", "requests", "unused")
+    __slots__ = ("admin", "app", "browsers", "errors", "gateway", "keyring", "replaced", "requests", "unused")
 
     def __init__(self, gateway: Gateway, parent: "Application") -> None:
         self.gateway = gateway
@@ -86,7 +89,7 @@ class _ConfiguredApp:
         server, client_keys = gateway.settings.server, gateway.settings.client_keys
         places = key_places(gateway.protocols.values())
         groups = gateway.settings.groups_by_name
-        keyring = Keyring(client_keys, server.secret, places, gateway.stored_keys, groups)
+        self.keyring = keyring = Keyring(client_keys, server.secret, places, gateway.stored_keys, groups)
         handlers = {
             HTTPException: errors.http_error,
             RemoteProtocolError: errors.refused,
@@ -103,7 +106,7 @@ class _ConfiguredApp:
         origins = set(server.cors_origins)
         self.app = _CORS(
             KeyAuthMiddleware(
-                _recorded(_router(routes, handlers, parent), gateway),
+                _recorded(_router(routes, handlers, parent, gateway), gateway),
                 keyring,
                 errors.refuse,
                 partial(allowed_methods, routes),
@@ -122,6 +125,23 @@ class _ConfiguredApp:
             server, keyless=not keyring, allows_origin=self.app.is_allowed_origin
         )
 
+    def protocol_of_handshake(self, scope: Scope) -> ProtocolSpec:
+        """Return the protocol that is served over a WebSocket. Raises RequestRefused if there is none, or not for this
+        client.
+        """
+        self.browsers.check(scope["headers"], scope["scheme"], handshake=True)
+        path = path_below_mount(scope)
+        found = [
+            spec
+            for spec in self.gateway.protocols.values()
+            if spec.websocket is not None and spec.websocket.endpoint.match(path) is not None
+        ]
+        if not (found and self.gateway.settings.server.websocket):
+            # With this status Codex falls back to plain HTTP immediately.
+            raise RequestRefused("this gateway does not speak WebSocket here; use HTTP POST", status=426)
+        self.keyring.authenticate(scope["headers"], time.time(), scope["query_string"])
+        return found[0]
+
 
 class _CORS(CORSMiddleware):
     def preflight_response(self, request_headers: Headers) -> Response:
@@ -132,7 +152,9 @@ class _CORS(CORSMiddleware):
         )
 
 
-def _router(routes: list[BaseRoute], handlers: Mapping[Any, Any], parent: "Application") -> ASGIApp:
+def _router(
+    routes: list[BaseRoute], handlers: Mapping[Any, Any], parent: "Application", gateway: Gateway
+) -> ASGIApp:
     """Return what passes a request on to its endpoint."""
     app = Starlette(routes=routes, exception_handlers=handlers, lifespan=lambda app: parent.lifespan())
     # A redirect would be built from the Host header, which the client chooses.
@@ -144,6 +166,11 @@ def _router(routes: list[BaseRoute], handlers: Mapping[Any, Any], parent: "Appli
         and isinstance(route.endpoint, BaseEndpoint)
         and route.endpoint.endpoint is not None
     ]
+    turns = {
+        spec.websocket.endpoint.path: ResponsesEndpoint(gateway, spec, spec.websocket.endpoint)
+        for spec in gateway.protocols.values()
+        if spec.websocket is not None
+    }
     with_query = {endpoint.path for endpoint, _ in served if endpoint.query}
     by_path: dict[str, ASGIApp] = {}
     # Those that are not found by the path alone.
@@ -168,6 +195,8 @@ def _router(routes: list[BaseRoute], handlers: Mapping[Any, Any], parent: "Appli
         if scope["type"] != "http" or scope["method"] != "POST":
             return app(scope, receive, send)
         path = path_below_mount(scope)
+        if SCOPE_TURN in scope:
+            return turns[path](scope, receive, send)
         return (by_path.get(path) or find(scope, path))(scope, receive, send)
 
     return route
@@ -205,16 +234,14 @@ class Application(BackgroundTaskGroup):
         if scope["type"] == "lifespan":
             await served.app(scope, receive, send)
             return
+        if scope["type"] == "websocket":
+            await self._serve_websocket(scope, receive, send)
+            return
         served.requests += 1
         try:
-            if scope["type"] == "websocket":
-                await receive()  # websocket.connect
             for_operator = is_admin_path(path_below_mount(scope))
             try:
                 served.browsers.check(scope["headers"], scope["scheme"], for_operator=for_operator)
-                if scope["type"] == "websocket":
-                    # With this status Codex falls back to plain HTTP immediately.
-                    raise RequestRefused("this gateway does not speak WebSocket; use HTTP POST", status=426)
             except (RemoteProtocolError, RequestRefused) as error:
                 await served.errors.refuse(scope, error, send)
                 return
@@ -223,6 +250,18 @@ class Application(BackgroundTaskGroup):
             served.requests -= 1
             if served.replaced and not served.requests:
                 served.unused.set()
+
+    async def _serve_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a connection. Each of its requests is one of this application, with the configuration of its time."""
+        await receive()  # websocket.connect
+        served = self._served
+        try:
+            protocol = served.protocol_of_handshake(scope)
+        except (RemoteProtocolError, RequestRefused) as error:
+            with suppress(OSError):  # the client has left
+                await served.errors.refuse(scope, error, send)
+            return
+        await WebSocketConnection(protocol, self, scope, receive, send).run()
 
     async def reload(self, settings: Settings) -> None:
         """Use these settings for all requests that begin from now on. Open requests end with those they began with.

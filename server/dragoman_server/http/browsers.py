@@ -9,7 +9,8 @@ protects the upstreams' keys from a page, so these headers of the browser are ch
   response, but could send what a form can send, without a preflight, and so spend money.
 - The content types of forms are refused from all origins (`refuse_form_content_type`), because they need no preflight.
 
-With client keys only the origins of preflights are checked: a page has no key, and cannot send one without a preflight.
+With client keys only the origins of preflights and of WebSocket handshakes, which have none, are checked: a page has no
+key, and cannot send one without a preflight.
 """
 
 import ipaddress
@@ -62,12 +63,17 @@ class BrowserProtection:
         self._accepts_addresses = not is_loopback(server.host)
         self._is_known_host = lru_cache(maxsize=_MAX_CACHED_HOSTS)(self._check_host_name)
 
-    def check(self, headers: _Headers, scheme: str, *, for_operator: bool) -> None:
-        """Raise RequestRefused: 421 for an unknown host, 403 for a page that is not allowed. scheme: of the URL."""
+    def check(
+        self, headers: _Headers, scheme: str, *, for_operator: bool = False, handshake: bool = False
+    ) -> None:
+        """Raise RequestRefused: 421 for an unknown host, 403 for a page that is not allowed.
+
+        scheme: of the URL. handshake: of a WebSocket, which a page may open anywhere without a preflight.
+        """
         values = _relevant(headers)
         if self._keyless or self._server.allowed_hosts:
             self._check_host(values.get(b"host", []))
-        if self._keyless or _PREFLIGHT in values:
+        if self._keyless or handshake or _PREFLIGHT in values:
             # A proxy may have ended TLS.
             own = _own_origins(values, scheme.replace("ws", "http"), "https")
             for origin in _origins(values):

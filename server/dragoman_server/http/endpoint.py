@@ -39,6 +39,7 @@ from dragoman_server.proxying.destinations import Destination, find_destinations
 from dragoman_server.proxying.plan import Plan, PlanChange, Planner
 from dragoman_server.proxying.request_handler import RequestHandler, StoreResponse
 from dragoman_server.recordings.live import LiveWire
+from dragoman_server.responses.recent import Turn
 from dragoman_server.responses.service import ExpandedRequest
 from dragoman_server.upstream.content_coding import ACCEPTED_CODINGS
 from dragoman_server.wire.headers import request_id_headers
@@ -269,6 +270,7 @@ class BaseEndpoint(ABC):
         *,
         store_response: bool,
         background: bool = False,
+        turn: Turn | None = None,
     ) -> ExpandedRequest:
         """Insert what a request refers to, see StoredResponseService.expand(). Its budget then bears all of that."""
         gateway = self.gateway
@@ -282,6 +284,7 @@ class BaseEndpoint(ABC):
             owner=request.owner,
             max_bytes=gateway.settings.server.max_body_bytes,
             off_loop=request.off_loop,
+            turn=turn,
         )
         if request.key is not None and request.reserved and len(expanded.body) > len(body):
             prices = gateway.limits.check_model(
@@ -340,7 +343,13 @@ def protocol_operation(protocol: ProtocolSpec, endpoint: Endpoint) -> ApiOperati
     """Return what requests for a response do."""
     whole, stream = protocol.response_type or VENDORS_OBJECT, MediaType(endpoint.media_type)
     answers: dict[str, list[Any]] = {"never": [whole], "always": [stream], "requested": [whole, stream]}
-    return vendors_operation("Create a response", protocol, answers[endpoint.streams], endpoint)
+    websocket = protocol.websocket
+    also = (
+        ", also over a WebSocket"
+        if websocket is not None and websocket.endpoint.path == endpoint.path
+        else ""
+    )
+    return vendors_operation(f"Create a response{also}", protocol, answers[endpoint.streams], endpoint)
 
 
 def vendors_operation(

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 from starlette.routing import BaseRoute
 
-from dragoman import RequestHead, RequestRefused, peek
+from dragoman import RequestHead, RequestRefused, ResponseTranslator, peek
 from dragoman.jsontext import JSONObject, decode, decode_object, encode
 from dragoman_server.gateway import Gateway
 from dragoman_server.http import background
@@ -23,11 +23,15 @@ from dragoman_server.http.endpoint import BaseEndpoint, ProtocolEndpoint, vendor
 from dragoman_server.http.operations import VENDORS_OBJECT, ApiOperation, DescribedRoute, MediaType
 from dragoman_server.http.request import BOOLEAN, Parameter, Query
 from dragoman_server.platform.off_loop import off_loop
-from dragoman_server.proxying.client_request import ClientRequest
+from dragoman_server.proxying.client_request import SCOPE_TURN, ClientRequest
 from dragoman_server.proxying.plan import Plan
+from dragoman_server.proxying.request_handler import StoreResponse
 from dragoman_server.responses import conversation
+from dragoman_server.responses.recent import Turn
 from dragoman_server.responses.service import HOW_TO_ENABLE
 from dragoman_server.responses.stores.base import StoredResponse
+from dragoman_server.wire.headers import STREAM_HEADERS
+from dragoman_server.wire.replies import Reply
 
 # The limit and the default of a page in OpenAI's API reference.
 _LIMIT = Parameter("limit", "how many items, 20 by default", (1, 100))
@@ -38,6 +42,7 @@ _STREAM = Parameter("stream", "return it as a stream", choices=BOOLEAN)
 _STARTING_AFTER = Parameter("starting_after", "the number of the last event that is not needed", (0, 2**53))
 
 _COMPACTION_TRIGGER = b'{"type":"compaction_trigger"}'
+_NO_USAGE = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
 # Parameters of a request for a response that a request for a summary does not have.
 _RESPONSE_ONLY_PARAMS = frozenset(("stream", "stream_options", "store", "background"))
 
@@ -106,31 +111,50 @@ class InputItems(msgspec.Struct):
 
 
 class ResponsesEndpoint(ProtocolEndpoint):
-    """POST /v1/responses: create a response, and store it unless `store` is false."""
+    """POST /v1/responses, also over a WebSocket: create a response, and store it unless `store` is false."""
 
     async def serve(self, request: ClientRequest) -> None:
-        body, request_head = await self.read(request)
+        turn: Turn | None = request.scope.get(SCOPE_TURN)
+        generates = turn is None or turn.generates
+        body, request_head = await self.read(request, counts=generates)
         stored = self.gateway.responses
         options = conversation.read_background(request_head)
-        if options is not None or await request.off_loop(len(body), stored.applies_to, request_head):
-            responding = await self._begin(request, body, request_head, options)
+        about_stored = options is not None or turn is not None
+        if about_stored or await request.off_loop(len(body), stored.applies_to, request_head):
+            responding = await self._begin(request, body, request_head, options, turn)
         else:
             responding = self.carry_out(request, await self.plan(request, body, request_head))
         del body, request_head  # a stream may stay open for hours
         await responding
+        if turn is not None:
+            turn.completed = request.record.outcome == "completed"
 
     async def _begin(
-        self, request: ClientRequest, body: bytes, request_head: RequestHead, options: JSONObject | None
+        self,
+        request: ClientRequest,
+        body: bytes,
+        request_head: RequestHead,
+        options: JSONObject | None,
+        turn: Turn | None,
     ) -> Awaitable[object]:
         """Return what responds to a request that is about stored responses. options: see read_background()."""
         stored = self.gateway.responses
+        generates = turn is None or turn.generates
         if options is not None:
             background.check(self.gateway)
         destination = self.destination(request_head.model)
         expanded = await self.expand(
-            request, body, request_head, destination, store_response=True, background=options is not None
+            request,
+            body,
+            request_head,
+            destination,
+            store_response=True,
+            background=options is not None,
+            turn=turn,
         )
-        stores = expanded.conversation is not None
+        stores, needs_body = expanded.stored, expanded.conversation is not None
+        if expanded.unresolved is not None and not generates:
+            raise expanded.unresolved  # no upstream is asked
 
         def repeating_the_original(plan: Plan) -> Plan:
             # The response repeats the request as the client sent it, not as it was expanded.
@@ -143,17 +167,48 @@ class ResponsesEndpoint(ProtocolEndpoint):
                     "/background_options", "the gateway makes each response as soon as it can"
                 )
             # In the background its last event has all of it.
-            return replace(plan, store_response=stores and options is None, context=context)
+            return replace(plan, store_response=needs_body and options is None, context=context)
 
         async def store_response(response: JSONObject, client_left: bool) -> bool:
             if client_left:
                 response = conversation.mark_cancelled(response)
-            return await stored.put(response, expanded, int(time.time()), request.owner)
+            now, id = int(time.time()), f"resp_{request.record.id}"
+            return await stored.put(response, expanded, now, request.owner, turn=turn, other_id=id)
 
         plan = await self.plan(request, expanded.body, change=repeating_the_original)
+        expanded = replace(expanded, body=b"")  # a stream may stay open for hours
         if options is not None:
             return await background.begin(self, request, plan, expanded)
-        return self.carry_out(request, plan, store_response=store_response if stores else None)
+        if not generates:
+            return self._warm_up(request, plan, store_response)
+        return self.carry_out(request, plan, store_response=store_response if needs_body else None)
+
+    async def _warm_up(self, request: ClientRequest, plan: Plan, store_response: StoreResponse) -> None:
+        """Respond with a response without output, which later requests can continue, and call no upstream."""
+        protocol = self.gateway.upstreams[self.protocol.name]
+        empty = {
+            "id": "",
+            "status": "completed",
+            "model": plan.context.model,
+            "output": [],
+            "usage": _NO_USAGE,
+        }
+        translator = ResponseTranslator(
+            client=protocol,
+            upstream=protocol,
+            context=plan.context,
+            upstream_streams=False,
+            client_streams=True,
+            store_response=True,
+        )
+        translator.receive_data(encode(empty))
+        translator.receive_eof()
+        body = translator.whole_body()
+        assert body is not None
+        await store_response(body, False)
+        request.record.stream, request.record.outcome = True, "completed"
+        headers = [("content-type", plan.endpoint.media_type), *STREAM_HEADERS]
+        await request.respond(Reply(200, headers, translator.data_to_send()))
 
 
 class StoredResponseBase(BaseEndpoint):

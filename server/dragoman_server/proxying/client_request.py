@@ -40,6 +40,8 @@ SCOPE_SENDERS = "dragoman.senders"
 # A function that is called when the request goes on without this call of the application, and returns what to await
 # when it has ended:
 SCOPE_GOES_ON = "dragoman.goes_on"
+# The Turn that it is, if it came over a WebSocket:
+SCOPE_TURN = "dragoman.turn"
 
 
 class ClientDisconnected(Exception):

@@ -187,7 +187,7 @@ class RequestHandler:
     def _heartbeat(self) -> bytes:
         """Return bytes to send between frames. Held-back events stay, because another attempt may start again."""
         if self._winner is None:
-            return self._plan.endpoint.heartbeat
+            return self._plan.endpoint.heartbeat_for(self._plan.context)
         machine = self._winner.machine
         assert machine is not None
         heartbeat = machine.heartbeat()

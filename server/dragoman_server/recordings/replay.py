@@ -19,6 +19,7 @@ from dragoman import (
     WireError,
     peek,
 )
+from dragoman.codec import Endpoint, ProtocolSpec
 from dragoman.jsontext import JSON
 from dragoman.sse import Frame, SSEParser
 from dragoman_server.proxying.plan import MAX_FAN_OUT
@@ -31,6 +32,7 @@ from dragoman_server.recordings.document import (
     as_text,
     joined,
 )
+from dragoman_server.wire.headers import media_type
 
 # What differs from one moment or one secret to the next: times, and signatures that server.secret has signed, also as
 # they are in recordings without texts.
@@ -42,11 +44,13 @@ class Replayed(msgspec.Struct, frozen=True):
 
     Attributes:
         error: Why the response failed, "" if it did not.
+        heartbeat: What the recorded stream may have besides, b"" if it cannot be told from the rest.
     """
 
     request: bytes
     response: bytes
     error: str
+    heartbeat: bytes = b""
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -74,14 +78,7 @@ def replay(recording: Recording) -> Replayed:
     client, upstream = PROTOCOLS.get(recording.request.protocol), UPSTREAMS.get(attempt.protocol)
     if client is None or upstream is None:
         raise RecordingError(f"unknown protocol: {recording.request.protocol} or {attempt.protocol}")
-    endpoint = next(
-        (
-            endpoint
-            for endpoint in client.endpoints
-            if endpoint.match(recording.request.path, recording.request.query) is not None
-        ),
-        client.endpoints[0],
-    )
+    endpoint = _endpoint_of(recording, client)
     try:
         capabilities = msgspec.convert(attempt.capabilities, upstream.capabilities)
     except msgspec.ValidationError as error:
@@ -128,7 +125,19 @@ def replay(recording: Recording) -> Replayed:
         machine.receive_eof()
     sent.append(machine.data_to_send())
     failure = "" if machine.error is None else machine.error.message
-    return Replayed(translated.body, b"".join(sent), failure)
+    heartbeat = endpoint.heartbeat_for(context)
+    is_frame = endpoint.heartbeat_event is not None or heartbeat.endswith(b"\n\n")
+    return Replayed(translated.body, b"".join(sent), failure, heartbeat if is_frame else b"")
+
+
+def _endpoint_of(recording: Recording, client: ProtocolSpec) -> Endpoint:
+    """Return where the request came in. Over a WebSocket the path is the same, and the stream is another."""
+    websocket, sent = client.websocket, media_type(recording.response.headers)
+    if websocket is not None and sent == websocket.endpoint.media_type:
+        return websocket.endpoint
+    path, query = recording.request.path, recording.request.query
+    matching = [endpoint for endpoint in client.endpoints if endpoint.match(path, query) is not None]
+    return (matching or client.endpoints)[0]
 
 
 def attempt_of(recording: Recording) -> RecordedAttempt:
@@ -145,10 +154,8 @@ def first_difference(recording: Recording, replayed: Replayed) -> Difference | N
     if sent != replayed.request:
         return _difference("request", None, decoded(sent), decoded(replayed.request))
     before, now = joined(recording.response.pieces), replayed.response
-    for endpoint in PROTOCOLS[recording.request.protocol].endpoints:
-        matches = endpoint.match(recording.request.path, recording.request.query) is not None
-        if matches and endpoint.heartbeat.endswith(b"\n\n"):
-            before, now = before.replace(endpoint.heartbeat, b""), now.replace(endpoint.heartbeat, b"")
+    if beat := replayed.heartbeat:
+        before, now = before.replace(beat, b""), now.replace(beat, b"")
     before, now = _VOLATILE.sub(b"0", before), _VOLATILE.sub(b"0", now)
     if not recording.response.completed:
         now = now[: len(before)]  # the client left

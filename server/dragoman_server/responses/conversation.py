@@ -225,6 +225,33 @@ def history(previous: StoredResponse) -> tuple[StoredItem, ...]:
     return (*previous.input, *[_without_id(item) for item in previous.output])
 
 
+def check_outputs(before: Iterable[StoredItem], items: Sequence[bytes]) -> None:
+    """Raise RequestRefused for the result of a call that neither the conversation nor the new items have.
+
+    In the words of OpenAI's server.
+    """
+    outputs: list[tuple[int, str]] = []
+    calls: set[str] = set()
+    for index, raw in enumerate(items):
+        if b'"call_id"' in raw:
+            item = _decoded(raw)
+            call_id, kind = item.get("call_id"), item.get("type")
+            if type(call_id) is str and type(kind) is str:
+                if kind.endswith("_output"):
+                    outputs.append((index, call_id))
+                else:
+                    calls.add(call_id)
+    if all(call_id in calls for _, call_id in outputs):
+        return
+    calls.update([str(_decoded(item.data).get("call_id")) for item in before if b'"call_id"' in item.data])
+    for index, call_id in outputs:
+        if call_id not in calls:
+            raise RequestRefused(
+                f"No tool call found for function call output with call_id {printable_id(call_id)}.",
+                path=f"/input/{index}/call_id",
+            )
+
+
 def build_conversation(
     before: Sequence[StoredItem],
     items: Sequence[bytes],
@@ -369,6 +396,11 @@ def mark_cancelled(body: JSONObject) -> JSONObject:
     "To cancel a synchronous response, terminate the connection" -- OpenAI's guide "Background mode", limits
     """
     return {**body, "status": "cancelled", "error": None, "incomplete_details": None}
+
+
+def is_continuable(body: JSONObject) -> bool:
+    """True if a later request can continue a response that has ended."""
+    return body.get("status") in _CONTINUABLE
 
 
 def response_body(response: StoredResponse) -> JSONObject:

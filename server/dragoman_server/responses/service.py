@@ -5,8 +5,9 @@ unchanged to an upstream that speaks Responses, because that upstream may have i
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -16,6 +17,7 @@ from dragoman.jsontext import JSONObject, decode, encode
 from dragoman_server.platform.off_loop import OffLoop, off_loop
 from dragoman_server.responses import conversation
 from dragoman_server.responses.event_writer import ResponseEventWriter
+from dragoman_server.responses.recent import Turn
 from dragoman_server.responses.stores.base import (
     EventPage,
     ResponseEvents,
@@ -55,7 +57,9 @@ class ExpandedRequest:
     Attributes:
         body: The request to plan.
         previous: The id of the stored response that it continues, if its conversation was inserted.
-        conversation: The items before the response, if the response is to be stored; None otherwise.
+        conversation: The items before the response, if the response is to be stored or kept; None otherwise.
+        stored: It is to be stored.
+        upstream: The upstream that stores it as well, None if none does.
         unresolved: The error for a reference that only the upstream may resolve, None if there is none.
     """
 
@@ -63,6 +67,8 @@ class ExpandedRequest:
     previous: str | None = None
     conversation: tuple[StoredItem, ...] | None = None
     unresolved: RequestRefused | None = None
+    stored: bool = False
+    upstream: str | None = None
 
 
 class StoredResponseService:
@@ -96,57 +102,68 @@ class StoredResponseService:
         owner: str,
         max_bytes: int,
         off_loop: OffLoop = off_loop,
+        turn: Turn | None = None,
     ) -> ExpandedRequest:
         """Insert what the request refers to.
 
         store_response: the endpoint's responses may be stored. background: this one is made and stored here, and its
-        upstream is not told of that. now: seconds since the epoch. max_bytes: of the request with all of that.
+        upstream is not told of that. now: seconds since the epoch. max_bytes: of the request with all of that. turn:
+        of the request, if its connection keeps responses.
 
         Raises RemoteProtocolError for wrong parameters, RequestRefused for unknown references and too much (413).
         """
         relayed = destination.upstream.stored_responses
         may_pass_on = relayed and not background  # what only the upstream has cannot be stored here
-        stored_there = may_pass_on and destination.settings.stores_responses
-        may_store = store_response and self.store is not None and not stored_there
-        params, items, references = await off_loop(len(body), _read_input, request_head, may_store)
+        stores_itself = may_pass_on and destination.settings.stores_responses
+        may_store = store_response and self.store is not None and not stores_itself
+        keeps = turn is not None
+        params, items, references = await off_loop(len(body), _read_input, request_head, may_store, keeps)
         store_response = may_store and params.store
-        if not (params.previous or params.may_refer or store_response):
-            return ExpandedRequest(body)
-        if self.store is None:
-            if not (params.previous or references):
-                return ExpandedRequest(body)
+        upstream = destination.settings.name if stores_itself and params.store else None
+        has_none = self.store is None and not keeps
+        if has_none and (params.previous or references):
             return _pass_on(body, relayed, _not_enabled_error(params.previous, references))
-        before: tuple[StoredItem, ...] = ()
-        if params.previous:
-            previous = await self.get(params.previous, now, owner)
-            if previous is None:
-                return _pass_on(body, may_pass_on, conversation.previous_not_found(params.previous))
-            before = await off_loop(previous.size, conversation.history, previous)
-        referred, unresolved = await self._find(references, now, owner, max_bytes)
-        if unresolved is not None and not may_pass_on:
-            raise unresolved
-        store_response = (
-            store_response and unresolved is None
-        )  # else only the upstream has the whole conversation
+        if has_none or not (params.previous or params.may_refer or store_response or keeps):
+            return ExpandedRequest(body)
+        before = await self._history(params.previous, now, owner, turn)
+        if before is None:
+            # The Open Responses specification (2026-04-24) requires the error if the request says `store: false`.
+            may_pass = may_pass_on and (params.store or not keeps)
+            return _pass_on(body, may_pass, conversation.previous_not_found(params.previous or ""))
+        referred, unresolved = await self._find(references, now, owner, max_bytes, turn)
+        if unresolved is not None:
+            if not may_pass_on:
+                raise unresolved
+            store_response = keeps = False  # only the upstream has the whole conversation
         # An upstream that cannot store gets no `store`, which would be recorded as a loss.
         handled_here = frozenset(_BACKGROUND_PARAMS if background else ())
         if store_response and not relayed:
             handled_here |= {"store"}
-
-        def build() -> tuple[bytes, tuple[StoredItem, ...]]:
-            whole = conversation.build_conversation(before, items, referred, max_bytes)
-            changed = bool(params.previous) or not handled_here.isdisjoint(request_head.fields)
-            written = conversation.write_items(whole, relayed)
-            if not changed and written == items:
-                return body, tuple(whole)
-            return conversation.replace_input(request_head, written, without=handled_here), tuple(whole)
-
         size = len(body) + sum([len(item.data) for item in (*before, *referred.values())])
-        expanded, whole = await off_loop(size, build)
-        return ExpandedRequest(expanded, params.previous, whole if store_response else None, unresolved)
+        whole, written = await off_loop(
+            size, _conversation, params.previous, before, items, referred, max_bytes, relayed
+        )
+        passes = turn is not None and turn.recent.is_stored_at(params.previous, upstream)
+        changes = written != items or params.previous or not handled_here.isdisjoint(request_head.fields)
+        if changes and not passes:
+            body = await off_loop(
+                size, partial(conversation.replace_input, request_head, written, without=handled_here)
+            )
+        kept = whole if store_response or keeps else None
+        return ExpandedRequest(body, params.previous, kept, unresolved, store_response, upstream)
+
+    async def _history(
+        self, id: str | None, now: int, owner: str, turn: Turn | None
+    ) -> Sequence[StoredItem] | None:
+        """Return the items of the conversation up to the end of a response, None if there is no such response."""
+        if id is None:
+            return ()
+        previous = None if turn is None else turn.recent.get(id)
+        previous = previous or await self.get(id, now, owner)
+        return None if previous is None else await off_loop(previous.size, conversation.history, previous)
 
     async def _find(
-        self, references: Mapping[int, str], now: int, owner: str, max_bytes: int
+        self, references: Mapping[int, str], now: int, owner: str, max_bytes: int, turn: Turn | None
     ) -> tuple[dict[int, StoredItem], RequestRefused | None]:
         """Return the items that are referred to, by the places of the references, and the error for one that is not
         stored.
@@ -155,6 +172,8 @@ class StoredResponseService:
         found = (
             await self._call(lambda store: store.items(owner, ids, now, max_bytes)) if ids else None
         ) or {}
+        if turn is not None and len(found) < len(ids):
+            found |= await off_loop(turn.recent.bytes, _items_in, turn.recent.all(), ids.keys() - found)
         referred = {index: found[id] for index, id in references.items() if id in found}
         missing = next((index for index in references if index not in referred), None)
         # The store leaves out items beyond the limit, for which build_conversation() refuses the request.
@@ -162,12 +181,22 @@ class StoredResponseService:
             return referred, None
         return referred, conversation.item_not_found(missing, references[missing])
 
-    async def put(self, body: JSONObject, expanded: ExpandedRequest, now: int, owner: str) -> bool:
+    async def put(
+        self,
+        body: JSONObject,
+        expanded: ExpandedRequest,
+        now: int,
+        owner: str,
+        *,
+        turn: Turn | None = None,
+        other_id: str = "",
+    ) -> bool:
         """Store a response that has ended, to a request from expand(). Return false if it was not stored.
+
+        turn: keeps it too. other_id: the id under which its client may know it as well.
 
         Never raises for the store, because the client gets its response in any case.
         """
-        assert self.store is not None
         assert expanded.conversation is not None
         before = expanded.conversation
 
@@ -178,6 +207,12 @@ class StoredResponseService:
         response = await off_loop(len(encode(body)), build)
         if response is None:
             return True  # there is nothing to store
+        if turn is not None and conversation.is_continuable(body):
+            size = await off_loop(response.size_without_items, lambda: response.size)
+            turn.keep(response, size, other_id, expanded.upstream if turn.generates else None)
+        if not expanded.stored:
+            return True
+        assert self.store is not None
         try:
             if await self.store.put(response):
                 return True
@@ -259,17 +294,38 @@ class StoredResponseService:
 
 
 def _read_input(
-    request_head: RequestHead, may_store: bool
+    request_head: RequestHead, may_store: bool, keeps: bool
 ) -> tuple[conversation.StateParams, list[bytes], dict[int, str]]:
     """Return the parameters about stored state, the items of the input, and the references among them.
 
     Without items if nothing is inserted or stored.
     """
     params = conversation.read_state_params(request_head)
-    if not (params.previous or params.may_refer or (may_store and params.store)):
+    if not (params.previous or params.may_refer or (may_store and params.store) or keeps):
         return params, [], {}
     items = conversation.input_items(request_head)
     return params, items, conversation.find_references(items) if params.may_refer else {}
+
+
+def _conversation(
+    previous: str | None,
+    before: Sequence[StoredItem],
+    items: Sequence[bytes],
+    referred: Mapping[int, StoredItem],
+    max_bytes: int,
+    relayed: bool,
+) -> tuple[tuple[StoredItem, ...], list[bytes]]:
+    """Return the whole conversation, and its items as they are sent. See conversation.build_conversation()."""
+    if previous:
+        conversation.check_outputs(before, items)
+    whole = conversation.build_conversation(before, items, referred, max_bytes)
+    return tuple(whole), conversation.write_items(whole, relayed)
+
+
+def _items_in(responses: Iterable[StoredResponse], ids: Collection[str]) -> dict[str, StoredItem]:
+    """Return the items of these ids in the responses, the last one if there are several."""
+    items = (item for response in responses for item in (*response.input, *response.output))
+    return {item.id: item for item in items if item.id in ids}
 
 
 def _pass_on(body: bytes, relayed: bool, unresolved: RequestRefused) -> ExpandedRequest:

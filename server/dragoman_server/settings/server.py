@@ -68,6 +68,9 @@ class ServerSettings:
     http2: Annotated[
         bool, "offer HTTP/2 in the TLS handshake, and accept it with prior knowledge without TLS"
     ] = True
+    websocket: Annotated[
+        bool, "serve Responses over WebSockets as well; false: refuse them (426), and clients go on over HTTP"
+    ] = True
     max_connections: Annotated[
         int,
         Meta(ge=0, le=1_000_000),

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 from urllib.parse import parse_qsl, urlsplit
@@ -296,6 +306,137 @@ class FakeClient:
     def finished(self) -> bool:
         last = self.messages[-1][1] if self.messages else {}
         return last.get("type") == "http.response.body" and not last.get("more_body")
+
+
+class FakeWebSocketClient:
+    """The client's side of a WebSocket: sends what say() gets, and keeps the events that it receives.
+
+    pace: seconds in which it reads a message.
+    """
+
+    def __init__(self, pace: float = 0) -> None:
+        self.messages: list[tuple[float, MutableMapping[str, Any]]] = []
+        self.events: list[tuple[float, dict[str, Any]]] = []
+        self._pace = pace
+        self._said: list[MutableMapping[str, Any]] = [{"type": "websocket.connect"}]
+        self._changed = anyio.Event()
+        self._read = 0  # events that next_event() has returned
+        self._sending = 0
+
+    def say(self, message: object) -> None:
+        """Send a message: text, bytes, or a value as JSON."""
+        text = message if isinstance(message, str | bytes) else json.dumps(message)
+        kind = "bytes" if isinstance(text, bytes) else "text"
+        self._put({"type": "websocket.receive", "text": None, "bytes": None, kind: text})
+
+    def create(self, **members: Any) -> None:
+        """Send a request of a short text."""
+        self.say({"type": "response.create", "model": "up/m", "input": "Hi", **members})
+
+    def leave(self) -> None:
+        self._put({"type": "websocket.disconnect", "code": 1006})
+
+    def _put(self, message: MutableMapping[str, Any]) -> None:
+        self._said.append(message)
+        self._note()
+
+    def _note(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        while not self._said:
+            await self._changed.wait()
+        return self._said[0] if self._said[0]["type"] == "websocket.disconnect" else self._said.pop(0)
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        self._sending += 1
+        assert self._sending == 1, "two tasks call send at once"
+        try:
+            await anyio.sleep(self._pace)
+            if self._said and self._said[0]["type"] == "websocket.disconnect":
+                raise OSError("the peer has gone")
+        finally:
+            self._sending -= 1
+        canaries.look_at_message(message)
+        self.messages.append((anyio.current_time(), message))
+        if message["type"] == "websocket.send":
+            self.events.append((anyio.current_time(), json.loads(message["text"])))
+        self._note()
+
+    async def next_event(self) -> dict[str, Any]:
+        """Wait for the next event, and return it."""
+        with anyio.fail_after(10_000):
+            while self._read == len(self.events):
+                await self._changed.wait()
+        self._read += 1
+        return self.events[self._read - 1][1]
+
+    async def turn(self, lane: str | None = None) -> list[dict[str, Any]]:
+        """Wait for the end of a response, and return its events, those of its lane."""
+        events: list[dict[str, Any]] = []
+        while not events or events[-1]["type"] not in TURN_ENDS:
+            event = await self.next_event()
+            if event.get("stream_id") == lane:
+                events.append(event)
+        return events
+
+    async def closed(self) -> int:
+        """Wait until the server has closed the connection, and return its code."""
+        with anyio.fail_after(10_000):
+            while self.messages[-1][1]["type"] != "websocket.close":
+                await self._changed.wait()
+        code: int = self.messages[-1][1]["code"]
+        return code
+
+    @property
+    def refused(self) -> tuple[int, Any]:
+        """Status and body of the response in the place of a connection."""
+        start, body = [message for _, message in self.messages]
+        assert start["type"] == "websocket.http.response.start"
+        return start["status"], json.loads(body["body"])
+
+
+# The events with which a response ends.
+TURN_ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
+
+
+class Draining:
+    """The extension by which a server says that it stops."""
+
+    def __init__(self) -> None:
+        self.begins = anyio.Event()
+
+    async def wait(self) -> None:
+        await self.begins.wait()
+
+
+@asynccontextmanager
+async def websocket(
+    app: App,
+    path: str = "/v1/responses",
+    headers: dict[str, str] | None = None,
+    *,
+    client: FakeWebSocketClient | None = None,
+    draining: Draining | None = None,
+) -> AsyncIterator[FakeWebSocketClient]:
+    """A client that is connected to the application, or was refused, and leaves at the end."""
+    client = client or FakeWebSocketClient()
+    extensions: dict[str, Any] = {"websocket.http.response": {}}
+    if draining is not None:
+        extensions["dragoman.draining"] = draining
+    of_websocket = {"type": "websocket", "scheme": "ws", "subprotocols": [], "extensions": extensions}
+    scope = {**http_scope(path, headers=headers), **of_websocket}
+    del scope["method"]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(app, scope, client.receive, client.send)
+        try:
+            with anyio.fail_after(10_000):
+                while not client.messages or client.messages[-1][1]["type"].endswith(".start"):
+                    await client._changed.wait()
+            yield client
+        finally:
+            client.leave()
 
 
 App = Callable[

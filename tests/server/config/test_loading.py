@@ -50,6 +50,7 @@ SAMPLES = {
     "certfile": ("c.pem", "c.pem"),
     "keyfile": ("k.pem", "k.pem"),
     "http2": ("off", False),
+    "websocket": ("off", False),
     "keepalive_s": ("2.5", 2.5),
     "allowed_hosts": ("Gate.Lan, [::1], *.example", ("gate.lan", "::1", "*.example")),
     "cors_origins": ("https://A.example, http://b:1", ("https://a.example", "http://b:1")),

@@ -554,7 +554,7 @@ def websocket_scope(path: str, **more: Any) -> dict[str, Any]:
 async def test_a_websocket_is_refused_with_426_which_is_no_error(
     path: str, protocol: str, lines: LogLines
 ) -> None:
-    app, _ = app_of()
+    app, _ = app_of(settings=Settings(server=ServerSettings(websocket=False)))
     peer = Handshake()
     await app(websocket_scope(path, extensions={"websocket.http.response": {}}), peer.receive, peer.send)
     start, body = peer.messages
@@ -571,5 +571,5 @@ async def test_a_websocket_is_refused_with_426_which_is_no_error(
 async def test_a_websocket_on_a_server_without_http_responses_to_it() -> None:
     app, _ = app_of()
     peer = Handshake()
-    await app(websocket_scope("/v1/responses"), peer.receive, peer.send)
+    await app(websocket_scope("/v1/messages"), peer.receive, peer.send)
     assert peer.messages == [{"type": "websocket.close", "code": 1008}]

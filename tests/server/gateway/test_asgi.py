@@ -12,14 +12,13 @@ from typing import Self
 import pytest
 from command.process import DEADLINE_S, Server
 from edge import CHAT_PATH, STREAM_HEAD, Conversation, Upstream, chat, chunk, post, waits
-from oracle import RESPONSES, check_error
+from oracle import MESSAGES, check_error
 from trials import trials
 
 pytestmark = pytest.mark.process
 
-# A request of Codex.
 HANDSHAKE = (
-    b"GET /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: Upgrade\r\nupgrade: websocket\r\n"
+    b"GET /v1/messages HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: Upgrade\r\nupgrade: websocket\r\n"
     b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 )
 REQUEST = json.dumps({"model": "sim/echo", "messages": [{"role": "user", "content": "Hello"}]})
@@ -60,7 +59,7 @@ def check_responses(server: Hypercorn) -> None:
         head, _, body = read_until(client, b'"error"').partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 426 ")
     assert b"content-type: application/json" in head.lower()
-    assert check_error(RESPONSES, 426, body) == []
+    assert check_error(MESSAGES, 426, body) == []
     logged = json.loads(server.wait_for_line(r"\{.*")[0])
     assert (logged["path"], logged["status"]) == ("/v1/chat/completions", 200)
 

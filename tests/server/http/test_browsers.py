@@ -408,7 +408,7 @@ async def test_a_websocket_handshake_is_refused_like_a_request(headers: dict[str
         "type": "websocket",
         "extensions": {"websocket.http.response": {}},
     }
-    await create_app(Settings())(scope, receive, send)
+    await create_app(Settings(server=ServerSettings(websocket=False)))(scope, receive, send)
     assert [message["status"] for message in sent if "status" in message] == [status]
 
 

@@ -146,16 +146,44 @@ async def longest_turn(app: Application, path: str, body: bytes, coding: str = "
 
         tasks.start_soon(watch)
         await anyio.lowlevel.checkpoint()
-        client = FakeClient(body)
-        headers = {"content-encoding": coding} if coding else {}
-        method = "POST" if body else "GET"
-        await app(http_scope(path, method, headers), client.receive, client.send)
-        assert client.status is not None
+        if coding == WEBSOCKET:
+            await turn_of(app, path, body.decode())
+        else:
+            client = FakeClient(body)
+            headers = {"content-encoding": coding} if coding else {}
+            method = "POST" if body else "GET"
+            await app(http_scope(path, method, headers), client.receive, client.send)
+            assert client.status is not None
         for _ in range(2):  # the last turn counts too
             await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
     gc.unfreeze()
     return longest
+
+
+# In the place of a coding: the body is a message.
+WEBSOCKET = "websocket"
+TURN_ENDS = ('{"type":"response.completed"', '{"type":"response.failed"', '{"type":"error"')
+
+
+async def turn_of(app: Application, path: str, text: str) -> None:
+    """Send a message, and wait for the end of its response. Nothing of it is read, which would take time."""
+    messages = [{"type": "websocket.connect"}, {"type": "websocket.receive", "text": text}]
+    ended = anyio.Event()
+
+    async def receive() -> Any:
+        if not messages:
+            await ended.wait()
+            return {"type": "websocket.disconnect", "code": 1006}
+        return messages.pop(0)
+
+    async def send(message: Any) -> None:
+        await anyio.lowlevel.checkpoint()
+        if message.get("text", "").startswith(TURN_ENDS):
+            ended.set()
+
+    await app({**http_scope(path), "type": "websocket", "scheme": "ws"}, receive, send)
+    assert ended.is_set()
 
 
 async def check(make_app: Callable[[], Application], path: str, body: bytes, coding: str = "") -> None:
@@ -172,6 +200,18 @@ async def test_no_request_holds_the_loop(client: str, name: str) -> None:
     # Of another protocol, because a relay does not read its request.
     upstream = "anthropic_messages" if client == "chat" else "openai_chat"
     await check(lambda: app_of(json.dumps(WHOLE).encode(), upstream=upstream), PATHS[client], body)
+
+
+MESSAGES_OF_SOCKETS = {
+    name: members for (client, name), members in REQUESTS.items() if client == "responses"
+} | {"a large one": '"input":"Hi","instructions":"' + "i" * 48 * SIZE + '"'}
+
+
+@pytest.mark.parametrize("name", MESSAGES_OF_SOCKETS)
+async def test_no_message_holds_the_loop(name: str) -> None:
+    body = f'{{"type":"response.create","model":"up/m",{MESSAGES_OF_SOCKETS[name]}}}'.encode()
+    data = event('{"content":"Hello"}') + b"data: [DONE]\n\n"
+    await check(lambda: app_of(data, stream=True), PATHS["responses"], body, WEBSOCKET)
 
 
 async def test_no_estimate_of_a_relayed_prompt_holds_the_loop() -> None:
@@ -199,6 +239,13 @@ def small_request(*, stream: bool) -> bytes:
 async def test_no_event_holds_the_loop(path: str, name: str) -> None:
     data = event('{"content":"Hello"}') + EVENTS[name] + b"data: [DONE]\n\n"
     await check(lambda: app_of(data, stream=True), PATHS[path], small_request(stream=True))
+
+
+@pytest.mark.parametrize("name", EVENTS)
+async def test_no_event_of_a_websocket_holds_the_loop(name: str) -> None:
+    data = event('{"content":"Hello"}') + EVENTS[name] + b"data: [DONE]\n\n"
+    body = b'{"type":"response.create","model":"up/m","input":"Hi"}'
+    await check(lambda: app_of(data, stream=True), PATHS["responses"], body, WEBSOCKET)
 
 
 @pytest.mark.parametrize("path", ["messages", "responses"])

@@ -18,7 +18,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.fakes import FakeClient, Script
+from gateway.fakes import FakeClient, Script, websocket
 from gateway.simulated import KEY, gateway
 from virtual_time import REAL_BACKENDS
 
@@ -82,6 +82,23 @@ async def test_each_attempt_has_its_account_and_all_losses_are_recorded(tmp_path
     count, *named = re.split("[;,] ", client.headers["dragoman-loss"])
     assert len(recording.losses) == int(count) > len(named)
     assert set(recording.losses) > {each.replace("=", " ") for each in named[:-1]}
+
+
+@pytest.mark.parametrize("upstream", ["chat", "stateless"])
+async def test_each_request_of_a_websocket_is_recorded(tmp_path: Path, upstream: str) -> None:
+    async with (
+        gateway(record=str(tmp_path), keepalive_s=0.01) as running,
+        websocket(running.app) as client,
+    ):
+        for text in ("Hi", "Who?"):
+            client.create(model=f"{upstream}/slow@20", input=text, store=False)
+            events = await client.turn()
+            assert "response.in_progress" in [event["type"] for event in events[2:]]
+    assert sorted(json.loads(each.request.body)["input"] for each in recordings(tmp_path)) == ["Hi", "Who?"]
+    for recording in recordings(tmp_path):
+        assert (recording.response.status, recording.response.completed) == (200, True)
+        assert b"response.in_progress" in joined(recording.response.pieces)
+        assert first_difference(recording, replay(recording)) is None
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,27 @@ async def test_the_conversation_goes_on(up: Gateway, upstream: str, stream: bool
     assert "previous_response_id" not in up.last.body
 
 
+@each_stateless
+async def test_a_result_needs_its_call(up: Gateway, upstream: str) -> None:
+    first = await create_response(up, upstream, "one")
+    calls = [
+        {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
+        {"type": "custom_tool_call", "call_id": "b", "name": "g", "input": "x"},
+    ]
+    results = [
+        {"type": f"{call['type']}_output", "call_id": call["call_id"], "output": "x"} for call in calls
+    ]
+    with_call = await create_response(
+        up, upstream, [*calls, results[0], USER], previous_response_id=first["id"]
+    )
+    # The other call is earlier in the conversation.
+    await create_response(up, upstream, [results[1], USER], previous_response_id=with_call["id"])
+    later = {"model": f"{upstream}/echo", "input": [USER, results[1]], "previous_response_id": first["id"]}
+    error = await refused(up, 400, later)
+    assert error["message"] == "No tool call found for function call output with call_id b."
+    assert error["param"] == "input[1].call_id"
+
+
 @each_translated
 @each_mode
 async def test_the_response_has_store_as_it_is(upstream: str, stream: bool) -> None:
