@@ -121,6 +121,50 @@ def test_an_agent_runs_a_command_and_reports_it(
     assert not any(b"drk_" in file.read_bytes() for file in settings)
 
 
+CODEX_OVER_A_WEBSOCKET = """
+model = "{model}"
+model_provider = "dragoman"
+model_context_window = 200000
+[model_providers.dragoman]
+name = "Dragoman"
+base_url = "{url}/v1"
+wire_api = "responses"
+supports_websockets = true
+"""
+
+
+@pytest.mark.parametrize("upstream", ["sim", *UPSTREAMS.values()])
+def test_codex_does_it_over_a_websocket(tmp_path: Path, config: Path, upstream: str) -> None:
+    agent = AGENTS["codex"]
+    if shutil.which("codex", path=PATH) is None:
+        pytest.skip(f"codex is not installed: {agent.install}")
+    settings, work, recordings = (
+        tmp_path / ".codex" / "config.toml",
+        tmp_path / "work",
+        tmp_path / "recordings",
+    )
+    settings.parent.mkdir()
+    work.mkdir()
+    environ = {"DRAGOMAN_RECORD": str(recordings)}
+    with GatewayProcess("--config", str(config), env=environ).ready() as gateway:
+        settings.write_text(CODEX_OVER_A_WEBSOCKET.format(model=f"{upstream}/shell", url=gateway.url))
+        done = subprocess.run(
+            ["codex", *agent.arguments],
+            cwd=work,
+            env={"PATH": PATH, "HOME": str(tmp_path)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+    assert (work / "made.txt").read_text() == "made by a tool\n", done.stdout + done.stderr
+    assert "made by a tool" in done.stdout
+    assert "econnecting" not in done.stderr, done.stderr
+    turns = [load(file) for file in recordings.glob("*.json")]
+    assert {dict(turn.response.headers)["content-type"] for turn in turns} == {"application/json-seq"}
+
+
 @pytest.mark.parametrize("upstream", UPSTREAMS.values())
 @pytest.mark.parametrize("module", SDKS)
 def test_an_sdk_of_gemini_runs_a_tool_loop(config: Path, module: str, upstream: str) -> None:

@@ -219,17 +219,18 @@ def test_the_log_has_the_clients_address_and_not_the_one_that_it_claims(
     assert gateway.log()[-1]["client_address"] == CLIENT
 
 
-def test_a_websocket_is_refused_in_the_way_that_makes_codex_go_on_without(
-    running: tuple[DeployedProxy, Running],
+@pytest.mark.parametrize(("path", "status"), [("/v1/responses", b"101"), ("/v1/messages", b"426")])
+def test_a_websocket_is_accepted_where_there_is_one(
+    running: tuple[DeployedProxy, Running], path: str, status: bytes
 ) -> None:
     proxy, _ = running
     handshake = (
-        f"GET /v1/responses HTTP/1.1\r\nhost: {HOST}\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+        f"GET {path} HTTP/1.1\r\nhost: {HOST}\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
         "sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
     )
     with proxy.connect() as client:
         client.sendall(handshake.encode())
-        assert read_response(client).startswith(b"HTTP/1.1 426 ")
+        assert read_response(client).startswith(b"HTTP/1.1 " + status)
 
 
 def test_a_large_request_passes(running: tuple[DeployedProxy, Running]) -> None:
