@@ -136,9 +136,8 @@ class StoredResponseService:
                 raise unresolved
             store_response = keeps = False  # only the upstream has the whole conversation
         # An upstream that cannot store gets no `store`, which would be recorded as a loss.
-        handled_here = frozenset(_BACKGROUND_PARAMS if background else ())
-        if store_response and not relayed:
-            handled_here |= {"store"}
+        of_store = ("store",) if store_response and not relayed else ()
+        handled_here = {*of_store, *(_BACKGROUND_PARAMS if background else ())}
         size = len(body) + sum([len(item.data) for item in (*before, *referred.values())])
         whole, written = await off_loop(
             size, _conversation, params.previous, before, items, referred, max_bytes, relayed
