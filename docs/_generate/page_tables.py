@@ -125,15 +125,18 @@ def _providers() -> str:
 def _hosts() -> str:
     rows = []
     for each in PROVIDERS:
-        hosts = _code(each.base_url.split("/")[2], *each.hosts)
+        hosts = _code(each.base_url.removeprefix("https://").split("/")[0], *each.hosts)
         rows.append((hosts, ", ".join(_settings(each.capabilities)), each.source, each.date))
+        for protocol, capabilities in each.by_protocol.items():
+            where = f"{hosts} in {_code(protocol)}"
+            rows.append((where, ", ".join(_settings(capabilities)), each.source, each.date))
     return _table(("host", "settings", "source", "looked up"), *rows)
 
 
 def _model_families() -> str:
     rows = []
     for each in MODEL_FAMILIES:
-        models = _code(*each.patterns) + (f" at {_code(each.provider)}" if each.provider else "")
+        models = _code(*each.patterns) + (f" at {_code(*each.providers)}" if each.providers else "")
         models += f" in {_code(each.protocol)}" if each.protocol else ""
         unset = [f"`{name}` unset" for name, value in each.capabilities.items() if value is None]
         rows.append((models, ", ".join([*_settings(each.capabilities), *unset]), each.source, each.date))

@@ -1,10 +1,12 @@
 """Configuration texts, and what loading them gives."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from dragoman_server.capabilities.providers import Provider
 from dragoman_server.config.loader import LoadedConfig, load
 from dragoman_server.settings.problems import ConfigError
 
@@ -73,3 +75,9 @@ def errors(text: str | bytes, environ: Mapping[str, str] | None = None, **flags:
     with pytest.raises(ConfigError) as caught:
         load_text(text, environ, **flags)
     return str(caught.value).splitlines()
+
+
+def needed_besides_key(provider: Provider) -> dict[str, str]:
+    """Return values of the variables that make an upstream of a provider, besides its key."""
+    names = [*re.findall(r"\$\{(\w+)\}", provider.base_url), *(by for _, by in provider.headers)]
+    return {name: "https://r.example/" if name.endswith("_ENDPOINT") else "us-east-1" for name in names}

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any
 
 from dragoman_server.capabilities.providers import CHAT, GEMINI, LOOKED_UP
 from dragoman_server.settings.fields import NONE
@@ -24,7 +25,7 @@ class ModelFamily:
         patterns: Patterns of names, as normalized_model_name() spells them.
         source: Where the capabilities are documented.
         date: When that was read.
-        provider: The row applies only at this provider's hosts, by its name in `providers`.
+        providers: The row applies only at their hosts, by their names in the module `providers`; none: at all.
         protocol: The row applies only to requests in this protocol.
     """
 
@@ -32,12 +33,12 @@ class ModelFamily:
     capabilities: Mapping[str, object]
     source: str
     date: str
-    provider: str | None = None
+    providers: tuple[str, ...] = ()
     protocol: str | None = None
 
 
 def _rows(
-    source: str, *rows: tuple[str, Mapping[str, object]], date: str = LOOKED_UP, **where: str
+    source: str, *rows: tuple[str, Mapping[str, object]], date: str = LOOKED_UP, **where: Any
 ) -> list[ModelFamily]:
     """Make rows with one source. Each begins with its patterns, which have a space between them."""
     return [
@@ -151,7 +152,7 @@ MODEL_FAMILIES = (
         "platform.claude.com/docs: models",
         # Messages only. Servers of other protocols in front of these models have their own place for system text.
         ("claude-*", {"mid_system": True}),
-        provider="anthropic",
+        providers=("anthropic", "foundry", "claude-aws", "claude-google"),
     ),
     *_rows(
         "platform.claude.com/docs: models, thinking; oh-my-pi#341; vercel/ai#12296; litellm#15097",
@@ -206,14 +207,21 @@ MODEL_FAMILIES = (
         "itzcrazykns/vane#1173",
         # A client's effort together with tools is refused as well.
         ("gpt-5-[4-6] gpt-5-[4-6]-* gpt-6*", {"relay": "rewrite"}),
-        provider="openai",
+        providers=("openai", "azure", "bedrock", "mantle"),
         protocol=CHAT,
     ),
     *_rows(
         "kilocode#13022; stacklok/mecatl#1573; bifrost#7240",
         # "prompt_cache_breakpoint is not supported on this model": all older ones.
         ("gpt-5-[6-9]* gpt-6*", {"cache_marks": "breakpoint"}),
-        provider="openai",
+        providers=("openai", "azure"),
+    ),
+    *_rows(
+        "pydantic-ai#6536 and live tests of 2026-10-09",
+        # A schema is ignored.
+        ("gpt-oss-*", {"structured_output": NONE}),
+        providers=("bedrock",),
+        protocol=CHAT,
     ),
     *_rows("litellm#13781", ("gpt-5*chat*", {"efforts": (), "refuses": (), "max_output_tokens": 16_384})),
     *_rows(
@@ -241,7 +249,7 @@ MODEL_FAMILIES = (
         ("mistral-small-latest mistral-small-26* mistral-medium-3-5*", {"efforts": ("none", "high")}),
         ("mistral-large-4*", {"efforts": ("low", "medium", "high")}),
         date="2026-11-21",
-        provider="mistral",
+        providers=("mistral",),
     ),
     *_rows(
         "console.groq.com/docs: reasoning, structured outputs",
@@ -249,14 +257,14 @@ MODEL_FAMILIES = (
         ("gpt-oss*", {"efforts": ("low", "medium", "high"), "structured_output": "schema"}),
         ("kimi-k2* llama-4*", {"structured_output": "schema"}),
         date="2026-11-21",
-        provider="groq",
+        providers=("groq",),
     ),
     *_rows(
         "VideoAdGuard#34; kimi-code#686; agentscope's page on Kimi; TeXRA#1905",
         ("kimi-*", _KIMI),
         ("kimi-k2* kimi-for-coding*", _SWITCH),
         ("moonshot-v1*", {"efforts": (), "forced_tools": None, "reasoning_back": None}),
-        provider="moonshot",
+        providers=("moonshot",),
     ),
     *_rows(
         "docs.z.ai/guides/capabilities/thinking-mode; dev.to/aihubmix",
@@ -264,18 +272,18 @@ MODEL_FAMILIES = (
         # It cannot stop to think, so there is no switch.
         # "max_tokens above 131072 is a 400 with the range."
         ("glm-5-3*", {"reasoning_setting": "reasoning_effort", "max_output_tokens": 131_072}),
-        provider="zai",
+        providers=("zai",),
     ),
     *_rows(
         "alibabacloud.com/help/model-studio: structured output",
         ("qwen3-8-max*", {"structured_output": "schema"}),
-        provider="dashscope",
+        providers=("dashscope",),
     ),
     *_rows(
         "ai.google.dev/gemini-api/docs/openai: thinking",
         # "Reasoning cannot be turned off for Gemini 2.5 Pro or 3 models."
         ("gemini-2-5-flash*", {"efforts": ("none", "low", "medium", "high")}),
-        provider="gemini",
+        providers=("gemini",),
         protocol=CHAT,
     ),
     *_rows(
@@ -306,7 +314,7 @@ def families_of(model: str, provider: str | None, protocol: str) -> Iterator[Mod
     name = normalized_model_name(model)
     for family in MODEL_FAMILIES:
         if (
-            family.provider in (None, provider)
+            (not family.providers or provider in family.providers)
             and family.protocol in (None, protocol)
             # fnmatch compiles a pattern when it first matches with it, which costs 0.1 ms: only patterns of the family.
             and any(
@@ -321,7 +329,7 @@ def normalized_model_name(model: str) -> str:
     """Return the name in the spelling of the table."""
     name = model.rpartition("/")[2].lower()
     # Bedrock: region.vendor.name-date-version
-    for vendor in ("anthropic.", "openai."):
+    for vendor in ("anthropic.", "openai.", "xai."):
         name = name.rpartition(vendor)[2]
     # OpenRouter's variants and Ollama's tags follow a colon.
     return name.replace(".", "-").replace(":", "-")

@@ -5,93 +5,29 @@ implements in full, because a translation loses less than a half-implemented end
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import get_args
 from urllib.parse import urlsplit
 
-from dragoman.codec import Enforced, HostedUse
 from dragoman.document import EFFORTS
+from dragoman_server.capabilities.clouds import CLOUDS
+from dragoman_server.capabilities.doors import DOORS, door_name_at
+from dragoman_server.capabilities.provider import CHAT as CHAT
+from dragoman_server.capabilities.provider import (
+    CLAUDE_API,
+    GEMINI_API,
+    LOCAL,
+    OPENAI_API,
+    PUBLIC,
+    REFUSED,
+)
+from dragoman_server.capabilities.provider import GEMINI as GEMINI
+from dragoman_server.capabilities.provider import LOOKED_UP as LOOKED_UP
+from dragoman_server.capabilities.provider import MESSAGES as MESSAGES
+from dragoman_server.capabilities.provider import RESPONSES as RESPONSES
+from dragoman_server.capabilities.provider import Provider as Provider
 from dragoman_server.settings.fields import NONE
 from dragoman_server.settings.patterns import matches
-
-# The protocols that the hosts of these tables speak, by their names in the registry. Apart from such tables and the
-# simulator, no code of the server names a protocol.
-CHAT = "openai_chat"
-MESSAGES = "anthropic_messages"
-RESPONSES = "openai_responses"
-GEMINI = "gemini"
-
-
-# The day on which nearly all sources of these tables were read.
-LOOKED_UP = "2026-11-22"
-
-
-@dataclass(frozen=True, slots=True)
-class Provider:
-    """A provider, by its public hosts.
-
-    Attributes:
-        keys: Pairs of an environment variable and the `auth` setting; the first variable that is set wins.
-        base_url: The URL of its public API, as the vendor's SDK takes it.
-        url_variable: The variable in which the vendor's SDK takes another one, "" for `<NAME>_BASE_URL`.
-        protocols: All that it speaks, the preferred one first.
-        source: Where the capabilities are documented.
-        date: When that was read.
-        capabilities: Settings for upstreams at its hosts that do not set them; `default_model` is its best known model,
-            `refuses` and `relay` are about Chat Completions only.
-        hosts: Further public hosts, such as hosts of other regions.
-        chat_capabilities: More of them, for its Chat Completions, if that is not its preferred protocol.
-        compatible: The protocol of servers that call themselves compatible with it, if that is another one.
-        models: Patterns of the names of its models, which lead to the upstream of its name.
-        models_elsewhere: Else they lead to the first upstream that speaks its preferred protocol.
-    """
-
-    name: str
-    keys: tuple[tuple[str, str], ...]
-    base_url: str
-    protocols: tuple[str, ...]
-    source: str
-    capabilities: Mapping[str, object]
-    date: str = LOOKED_UP
-    hosts: tuple[str, ...] = ()
-    compatible: str | None = None
-    chat_capabilities: Mapping[str, object] = field(default_factory=dict)
-    models: tuple[str, ...] = ()
-    models_elsewhere: bool = False
-    url_variable: str = ""
-
-    @property
-    def base_url_variable(self) -> str:
-        return self.url_variable or f"{self.name.upper()}_BASE_URL"
-
-    def protocols_at(self, url: str) -> tuple[str, ...]:
-        """Return the protocols of a server that is used in its place, the preferred one first."""
-        if self.compatible is not None and _provider_at(url) is not self:
-            return (self.compatible,)
-        return self.protocols
-
-
-# Parameters that only OpenAI has. Elsewhere they have no effect, and servers that check bodies refuse them: "property
-# 'store' is unsupported", "Extra inputs are not permitted".
-_OPENAI_ONLY = (
-    "metadata",
-    "prompt_cache_key",
-    "prompt_cache_retention",
-    "safety_identifier",
-    "service_tier",
-    "store",
-    "user",
-    "verbosity",
-)
-_REFUSED = (*_OPENAI_ONLY, "allowed_tools", "message_name", "tool_strict")
-# Many servers that are compatible with Chat Completions accept no other name of the limit, and no other efforts.
-_LOCAL: Mapping[str, object] = {
-    "max_tokens_field": "max_tokens",
-    "efforts": ("low", "medium", "high"),
-    "refuses": _REFUSED,
-}
-_PUBLIC: Mapping[str, object] = {**_LOCAL, "refuses": (*_REFUSED, "top_k")}
+from dragoman_server.settings.upstreams import AUTO_HOST
 
 
 def _chat(
@@ -108,12 +44,12 @@ def _chat(
 ) -> Provider:
     """Make a provider of Chat Completions.
 
-    accepts, refuses: how it differs from what _PUBLIC refuses. capabilities: other differences from _PUBLIC.
+    accepts, refuses: how it differs from what PUBLIC refuses. capabilities: other differences from PUBLIC.
     """
     keys = ((f"{name.upper()}_API_KEY", "bearer"),)
-    refused = tuple([name for name in (*_REFUSED, "top_k") if name not in accepts])
+    refused = tuple([name for name in (*REFUSED, "top_k") if name not in accepts])
     capabilities |= {"default_model": default_model, "refuses": (*refused, *refuses)}
-    capabilities = {**_PUBLIC, **capabilities}
+    capabilities = {**PUBLIC, **capabilities}
     return Provider(name, keys, base_url, (CHAT,), source, capabilities, hosts=hosts, models=models)
 
 
@@ -124,22 +60,7 @@ PROVIDERS = (
         "https://api.openai.com/v1",
         (RESPONSES, CHAT),
         "openai-python 3.54.0; pydantic-ai#2822",
-        {
-            "default_model": "gpt-5.6",
-            # "Unsupported parameter: 'max_tokens' is not supported with this model."
-            "max_tokens_field": "max_completion_tokens",
-            "reasoning_field": NONE,
-            "custom_tools": True,
-            "developer_role": True,
-            "mid_system": True,
-            "cache_keys": True,
-            "hosted_tools": get_args(HostedUse),
-            "enforces": get_args(Enforced),
-            "stores_responses": True,
-            "counts_tokens": True,
-            # "Unknown parameter: 'web_search_options'." The models that accept it also search without it.
-            "refuses": ("top_k", "web_search_options"),
-        },
+        {"default_model": "gpt-5.6", **OPENAI_API},
         # Few compatible servers have Responses.
         compatible=CHAT,
         models=("gpt-*", "chatgpt-*", "o1*", "o3*", "o4*", "codex-*"),
@@ -151,13 +72,7 @@ PROVIDERS = (
         "https://api.anthropic.com",
         (MESSAGES,),
         "anthropic-python 2.12.0",
-        {
-            "default_model": "claude-sonnet-5-5",
-            "hosted_tools": get_args(HostedUse),
-            "enforces": get_args(Enforced),
-            "counts_tokens": True,
-            "billing_header": True,
-        },
+        {"default_model": "claude-sonnet-5-5", **CLAUDE_API, "billing_header": True},
         models=("claude-*",),
         # Most upstreams that speak Messages serve Claude.
         models_elsewhere=True,
@@ -319,27 +234,24 @@ PROVIDERS = (
         "https://generativelanguage.googleapis.com",
         (GEMINI,),
         "google-genai 3.4.0; ai.google.dev/gemini-api/docs/openai; paws#103; continue#8865; SkyrimNet-GamePlugin#77",
-        {
-            "default_model": "gemini-3.8-flash",
-            "thought_signatures": True,
-            "hosted_tools": get_args(HostedUse),
-            "enforces": get_args(Enforced),
-            "counts_tokens": True,
-        },
-        chat_capabilities={
-            **_PUBLIC,
-            # "Function call is missing a thought_signature in functionCall parts." "Unknown name "frequency_penalty"".
-            # Other unknown members are refused as well.
-            "relay": "rewrite",
-            "reasoning_field": NONE,
-            "hosted_tools": (),
-            "enforces": (),
-            "counts_tokens": False,
-            "refuses": (*_REFUSED, "top_k", "frequency_penalty"),
+        {"default_model": "gemini-3.8-flash", **GEMINI_API},
+        by_protocol={
+            CHAT: {
+                **PUBLIC,
+                # "Function call is missing a thought_signature in functionCall parts." "Unknown name
+                # "frequency_penalty"". Other unknown members are refused as well.
+                "relay": "rewrite",
+                "reasoning_field": NONE,
+                "hosted_tools": (),
+                "enforces": (),
+                "counts_tokens": False,
+                "refuses": (*REFUSED, "top_k", "frequency_penalty"),
+            }
         },
         models=("gemini-*",),
         url_variable="GOOGLE_GEMINI_BASE_URL",
     ),
+    *CLOUDS,
 )
 
 
@@ -352,17 +264,17 @@ _AT_PORTS: Mapping[tuple[str, int | None], Mapping[str, object]] = {
 }
 
 
-def host_capabilities(url: str, protocol: str) -> Mapping[str, object]:
-    """Return the capabilities of the host of `url` for this protocol, for settings that the user did not set."""
-    provider = _provider_at(url)
+def host_capabilities(url: str, protocol: str, host: str = AUTO_HOST) -> Mapping[str, object]:
+    """Return the capabilities of the host of `url` for this protocol, for settings that the user did not set.
+
+    host: UpstreamSettings.host.
+    """
+    provider = _provider_at(url, host)
     if provider is not None:
-        known: Mapping[str, object] = {
-            **provider.capabilities,
-            **(provider.chat_capabilities if protocol == CHAT else {}),
-        }
+        known: Mapping[str, object] = {**provider.capabilities, **provider.by_protocol.get(protocol, {})}
     else:
         # Local servers accept top_k; public ones may refuse it.
-        known = {**_LOCAL, **_AT_PORTS.get((protocol, address_of(url)[1]), {})} if is_local(url) else _PUBLIC
+        known = {**LOCAL, **_AT_PORTS.get((protocol, address_of(url)[1]), {})} if is_local(url) else PUBLIC
     if protocol == CHAT:
         return known
     only_chat = ("refuses",) if provider is None else ("refuses", "relay")
@@ -375,14 +287,24 @@ def providers_of_model(model: str) -> Iterator[Provider]:
     return (provider for provider in PROVIDERS if any(matches(model, pattern) for pattern in provider.models))
 
 
-def provider_name(url: str) -> str | None:
-    """Return the name of the provider whose public host `url` leads to, or None."""
-    provider = _provider_at(url)
+def protocols_at(provider: Provider, url: str) -> tuple[str, ...]:
+    """Return the protocols of a server that is used in a provider's place, the preferred one first."""
+    if provider.compatible is not None and _provider_at(url) is not provider:
+        return (provider.compatible,)
+    return provider.protocols
+
+
+def provider_name(url: str, host: str = AUTO_HOST) -> str | None:
+    """Return the name of the provider whose public host `url` leads to, or None. host: UpstreamSettings.host."""
+    provider = _provider_at(url, host)
     return None if provider is None else provider.name
 
 
-def _provider_at(url: str) -> Provider | None:
-    """Return the provider to whose public host, or a subdomain of it (a region), `url` leads."""
+def _provider_at(url: str, host: str = AUTO_HOST) -> Provider | None:
+    """Return the provider to whose door or public host, or a subdomain of it (a region), `url` leads."""
+    door = door_name_at(url) if host == AUTO_HOST else DOORS[host].provider or host if host in DOORS else ""
+    if door:
+        return next((provider for provider in PROVIDERS if provider.name == door), None)
     host, _ = address_of(url)
     for provider in PROVIDERS:
         for public in (urlsplit(provider.base_url).netloc, *provider.hosts):
@@ -412,10 +334,11 @@ def address_of(url: str) -> tuple[str, int | None]:
 def discover_providers(environ: Mapping[str, str]) -> Iterator[tuple[Provider, str, str]]:
     """Yield the providers whose keys are set, each with the variable and its `auth`, in the table's order.
 
-    An empty variable counts as unset.
+    So is everything else that their requests need. An empty variable counts as unset.
     """
     for provider in PROVIDERS:
         for variable, auth in provider.keys:
-            if environ.get(variable):
+            needed = (variable, *(by for _, by in provider.headers))
+            if all(map(environ.get, needed)) and provider.base_url_in(environ) is not None:
                 yield provider, variable, auth
                 break

@@ -86,7 +86,8 @@ def _sources(
     settings: Settings, upstream: UpstreamSettings, model: str, protocol: str
 ) -> Iterator[tuple[str, Mapping[str, object]]]:
     """Yield the sources with what they have, also for other protocols. None: an earlier value does not hold."""
-    host, provider = host_capabilities(upstream.base_url, protocol), provider_name(upstream.base_url)
+    host = host_capabilities(upstream.base_url, protocol, upstream.host)
+    provider = provider_name(upstream.base_url, upstream.host)
     refused = _names(host.get("refuses"))
     where = "a host on a private network" if is_local(upstream.base_url) else "an unknown public host"
     yield where if provider is None else f"the host of {provider}", host
@@ -123,7 +124,7 @@ def _resolve(
     known.setdefault("sampling", _has_sampling(upstream.anthropic_version))
     # The efforts of its host say nothing about one model.
     family: dict[str, object] = {}
-    for matching in families_of(model, provider_name(upstream.base_url), protocol.name):
+    for matching in families_of(model, provider_name(upstream.base_url, upstream.host), protocol.name):
         family.update(matching.capabilities)
     known.setdefault("encrypted_reasoning", known.get("efforts") != () and bool(family.get("efforts")))
     if known.get("efforts") == ():

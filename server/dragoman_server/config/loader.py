@@ -21,6 +21,7 @@ from dragoman_server.capabilities.providers import (
     address_of,
     discover_providers,
     host_capabilities,
+    protocols_at,
 )
 from dragoman_server.config.consistency import server_problems
 from dragoman_server.config.sources import ConfigSources, Rows
@@ -51,6 +52,7 @@ from dragoman_server.settings.problems import (
 )
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import ENV_PREFIX, KEY_VARIABLE
+from dragoman_server.settings.upstreams import AUTO_HOST
 from dragoman_server.settings.values import is_loopback, missing_socks, proxies_of, repeated_version
 from dragoman_server.valkey.url import parse_valkey_url
 
@@ -362,21 +364,27 @@ class _Loader(ConfigSources):
             path, problems_before = ("upstreams", index), len(self.problems)
             by_key = ValueOrigin(ENVIRONMENT, where=key_variable)
             by_url = ValueOrigin(ENVIRONMENT, where=url_variable) if url else by_key
-            url = url or provider.base_url
-            protocols = provider.protocols_at(url)
+            url = provider.base_url_in(self.environ) or provider.base_url
+            protocols = protocols_at(provider, url)
             values: dict[str, Any] = {
                 "name": name,
                 "protocol": protocols[0],
                 "protocols": tuple(sorted(protocols)),
                 "auth": auth,
             }
+            if provider.headers:
+                values["headers"] = {header: Secret(self.environ[by]) for header, by in provider.headers}
             self.origins |= {dotted((*path, name)): by_key for name in values}
             self.check_text(values, self.upstream_keys["base_url"], path, url, by_url)
             self.check_text(values, self.upstream_keys["api_key"], path, self.environ[key_variable], by_key)
             if len(self.problems) == problems_before:
                 self.names[name] = ()
                 index += 1
-                values["variables"] = {"api_key": key_variable, "base_url": url_variable}
+                values["variables"] = {
+                    "api_key": key_variable,
+                    "base_url": url_variable,
+                    **dict(provider.headers),
+                }
                 yield _upstream(values)
 
     # The other tables.
@@ -459,7 +467,7 @@ class _Loader(ConfigSources):
 
 def _upstream(values: dict[str, Any]) -> UpstreamSettings:
     # Capabilities are resolved for each model, see capabilities/resolve.py.
-    host = host_capabilities(values["base_url"], values["protocol"])
+    host = host_capabilities(values["base_url"], values["protocol"], values.get("host", AUTO_HOST))
     known = {name: value for name, value in host.items() if name in settings_of(UpstreamSettings)}
     if values.get("models"):
         known.pop("default_model", None)  # the user's list comes first

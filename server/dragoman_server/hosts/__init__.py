@@ -6,75 +6,23 @@ again for each retry (`upstream.account_request`), because signatures and tokens
 is, with a key in a header.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dragoman_server.capabilities.doors import DOORS, host_name
+from dragoman_server.hosts.fit import fit_door
+from dragoman_server.hosts.host import Authorize, Host, HostError, UpstreamCall, add_key
+from dragoman_server.settings import UpstreamSettings
+from dragoman_server.settings.upstreams import PLAIN_HOST
 
-from dragoman.codec import SSE, Framing, UpstreamSpec
-from dragoman_server.settings import AccountSettings, UpstreamSettings
-from dragoman_server.wire.headers import with_key
+__all__ = ["HOSTS", "Authorize", "Host", "HostError", "UpstreamCall", "add_key", "host_of"]
 
+_PLAIN = Host()
 
-class UpstreamCall(NamedTuple):
-    """One HTTP request to an upstream. The way there, its timeouts and its proxy, are no part of it.
-
-    Attributes:
-        content: The body, None for a GET.
-        framing: The response's, if it is a stream.
-    """
-
-    method: str
-    url: str
-    headers: Sequence[tuple[str, str]] = ()
-    content: bytes | None = None
-    framing: Framing = SSE
-
-    def __repr__(self) -> str:
-        return f"<UpstreamCall {self.method}>"  # headers and body may be secret, and the URL too
+# By UpstreamSettings.host, besides AUTO_HOST.
+HOSTS: dict[str, Host] = {
+    PLAIN_HOST: _PLAIN,
+    **{name: Host(fit_door if door.routes else None) for name, door in DOORS.items()},
+}
 
 
-async def add_key(
-    call: UpstreamCall,
-    upstream: UpstreamSettings,
-    protocol: UpstreamSpec,
-    account: AccountSettings,
-    now: float,
-) -> UpstreamCall:
-    """Authorize a call by the account's key, in the header of the protocol or of the setting `auth`."""
-    return call._replace(headers=with_key(call.headers, upstream, protocol, account.api_key))
-
-
-class Authorize(Protocol):
-    """Returns a call with the credentials of an account. Raises UpstreamError if it cannot.
-
-    Args:
-        protocol: that the call is in.
-        now: seconds since the epoch.
-    """
-
-    def __call__(
-        self,
-        call: UpstreamCall,
-        upstream: UpstreamSettings,
-        protocol: UpstreamSpec,
-        account: AccountSettings,
-        now: float,
-    ) -> Awaitable[UpstreamCall]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """How calls to one kind of servers differ from their protocol's calls.
-
-    Attributes:
-        fit: Returns the call as the host takes it, before it is authorized; in a thread, if its body is large. None
-            leaves it as it is.
-        authorize: See Authorize.
-    """
-
-    fit: Callable[[UpstreamCall, UpstreamSettings], UpstreamCall] | None = None
-    authorize: Authorize = add_key
-
-
-# By UpstreamSettings.host.
-HOSTS: dict[str, Host] = {"": Host()}
+def host_of(upstream: UpstreamSettings) -> Host:
+    """Return the host of an upstream."""
+    return HOSTS.get(host_name(upstream), _PLAIN)

@@ -11,8 +11,9 @@ from dragoman import PROTOCOLS, RemoteProtocolError, RequestRefused, peek
 from dragoman.codec import ProtocolSpec, find_endpoint
 from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.capabilities.doors import door_of
 from dragoman_server.capabilities.resolve import KnownCapability, known_capabilities
-from dragoman_server.hosts import HOSTS, UpstreamCall, add_key
+from dragoman_server.hosts import UpstreamCall, add_key, host_of
 from dragoman_server.models.routes import deciding_upstream
 from dragoman_server.policy.attempts import Account, Attempts, Offer, Selection, UpstreamAccounts
 from dragoman_server.proxying.destinations import Destination, find_destinations
@@ -143,7 +144,7 @@ def _explain_one(
         plan = planner.plan(to)
     except (RemoteProtocolError, RequestRefused) as error:
         return _refusal(to.target, error)
-    fit, call = HOSTS[to.settings.host].fit, plan.call
+    fit, call = host_of(to.settings).fit, plan.call
     if fit is not None:
         call = fit(call, to.settings)
     known = known_capabilities(settings, to.settings, to.upstream_model, to.upstream)
@@ -184,12 +185,14 @@ def _masked(
     """
     secret = {name.lower(): str(value) for name, value in to.settings.headers.items()}
     headers = [(name, secret.get(name, settings.mask(value))) for name, value in call.headers]
-    if account is None or account.api_key is None or HOSTS[to.settings.host].authorize is not add_key:
+    if account is None or account.api_key is None or host_of(to.settings).authorize is not add_key:
         return headers
-    key = account.api_key.reveal()
+    key, door = account.api_key.reveal(), door_of(to.settings)
     return [
         (name, value.replace(key, str(account.api_key)))
-        for name, value in with_key(headers, to.settings, to.upstream, account.api_key)
+        for name, value in with_key(
+            headers, to.settings, to.upstream, account.api_key, door.key_headers if door else ()
+        )
     ]
 
 

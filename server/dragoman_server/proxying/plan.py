@@ -14,12 +14,14 @@ import msgspec
 import dragoman
 from dragoman.codec import SSE, CheckInput, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
 from dragoman.document import ReasoningLookup, Request
+from dragoman_server.capabilities.doors import door_of
 from dragoman_server.capabilities.resolve import capabilities_for, known_capabilities
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.log import DECISIONS, log_decision
 from dragoman_server.models.routes import NO_LISTED_MODELS, ListedModels
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.proxying.affinity import conversation_key
+from dragoman_server.proxying.betas import fit_betas, refused_beta
 from dragoman_server.proxying.destinations import Destination, find_destinations
 from dragoman_server.proxying.refused_members import (
     REMEMBERED_S,
@@ -269,6 +271,14 @@ class Planner:
         endpoint = self.endpoint or self.client.endpoints[0]
         streams = endpoint.streams_if(self._head.stream)
         translated = self._translate(to, endpoint, signer, signed_reasoning)
+        headers = upstream_request_headers(
+            to.settings, to.upstream, self.client, self.headers, stream=streams, needed=translated.headers
+        )
+        if to.upstream.list_headers:
+            left_out = self.refused_members.get(to.settings.name, to.upstream_model, self.now)
+            door, losses = door_of(to.settings), translated.losses
+            headers = fit_betas(headers, to.upstream.list_headers, to.settings, door, left_out, losses)
+            losses.enforce(self._policy(to))
         path = to.upstream.path_for(to.upstream_model, stream=streams)
         if (translated.relayed or translated.rewritten) and self.query in _RELAYED_QUERY:
             path = _with_query(path, self.query)
@@ -295,14 +305,7 @@ class Planner:
             ),
             base_url=to.settings.base_url_for(to.upstream.name, self.upstreams),
             path=path,
-            headers=upstream_request_headers(
-                to.settings,
-                to.upstream,
-                self.client,
-                self.headers,
-                stream=streams,
-                needed=translated.headers,
-            ),
+            headers=headers,
             streams=streams,
             conversation=self._conversation if self._sticky else None,
             check_input=self.check_input,
@@ -318,7 +321,7 @@ class Planner:
         """Remember the member that the upstream has refused by its name. Return false if there is none to leave out."""
         to = plan.destination
         sent = plan.members - to.upstream.content_members
-        member = refused_member(error, sent)
+        member = refused_member(error, sent) or refused_beta(error, plan.headers, to.upstream.list_headers)
         if member is None and not plan.relayed:
             known = self.refused_members.get(to.settings.name, to.upstream_model, self.now)
             named = refused_capability(error, to.upstream.refusals)
@@ -329,6 +332,9 @@ class Planner:
             return False
         LOG.warning("%s has refused %s: it is left out for %d s", to.target, member, REMEMBERED_S)
         return True
+
+    def _policy(self, to: Destination) -> dragoman.LossPolicy:
+        return _policy(self.settings, to.settings, self.client_key, self.headers.get(LOSS_POLICY_HEADER))
 
     def _log_plan(self, plan: Plan) -> None:
         """Log the request to the upstream and its reasons, with the losses."""
@@ -355,14 +361,18 @@ class Planner:
                 max_output_tokens=capabilities.max_output_tokens or listed.largest_limit,
                 context_window=capabilities.context_window or listed.context,
             )
-        left_out = self.refused_members.get(settings.name, model, self.now)
+        door = door_of(settings)
+        left_out = (
+            *self.refused_members.get(settings.name, model, self.now),
+            *(door.refuses if door else ()),
+        )
         if lacking := [name for name in left_out if name in upstream.refusals]:
             capabilities = msgspec.structs.replace(capabilities, **dict.fromkeys(lacking, False))
         translator = dragoman.RequestTranslator(
             client=self.client,
             upstream=upstream,
             capabilities=capabilities,
-            policy=_policy(self.settings, settings, self.client_key, self.headers.get(LOSS_POLICY_HEADER)),
+            policy=self._policy(destination),
             signer=signer,
             max_fan_out=MAX_FAN_OUT,
             endpoint=endpoint,

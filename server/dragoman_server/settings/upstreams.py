@@ -26,8 +26,24 @@ VERSION_HEADER = "anthropic-version"
 AUTO_VERSION = "auto"
 NEWEST_VERSION = "2026-10-21"
 
+# Values of `host`: by the base URL, a server that needs nothing, and the rows of `capabilities.doors`.
+AUTO_HOST = "auto"
+PLAIN_HOST = "plain"
+HOST_NAMES = (
+    AUTO_HOST,
+    PLAIN_HOST,
+    *("foundry", "azure", "azure-dated", "vertex", "claude-google", "claude-aws", "mantle", "bedrock"),
+    "bedrock-invoke",
+)
+
 # The account of an upstream without `[[accounts]]`.
 DEFAULT_ACCOUNT = "default"
+
+
+IDENTITY = (
+    "whose credentials a cloud gets without api_key: an AWS profile, a file of Google credentials, or the client id of"
+    " an Azure managed identity; unset: those that the vendor's library finds"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +66,19 @@ class UpstreamSettings(CapabilitySettings):
     protocols: Annotated[tuple[str, ...], UPSTREAM_PROTOCOLS, "all protocols that it speaks"] = ()
     api_key: Annotated[Secret | None, "the key, best as ${VARIABLE} or ${file:PATH}"] = None
     auth: Annotated[
-        str, ("auto", "bearer", "x-api-key"), "how the key is sent; auto: in the header of the protocol"
+        str,
+        ("auto", "bearer", "x-api-key", "api-key"),
+        "how the key is sent; auto: in the header of its host, or else of the protocol",
     ] = "auto"
+    host: Annotated[
+        str,
+        HOST_NAMES,
+        "the door of a cloud that it is; auto: by the base URL; plain: none, whatever the base URL",
+    ] = AUTO_HOST
+    identity: Annotated[str | None, IDENTITY] = None
+    region: Annotated[str | None, "AWS region to sign for, where the base URL does not have it"] = None
+    token_scope: Annotated[str | None, "scope of tokens, where another one than the host's is needed"] = None
+    api_version: Annotated[str, "api-version of azure-dated"] = "2024-10-21"
     headers: Annotated[Mapping[str, Secret], "extra headers for every request"] = field(default_factory=dict)
     proxy: Annotated[Proxy | None, "http, https or socks5 URL; may contain credentials"] = None
     models: Annotated[tuple[str, ...], "names of models that are routed to this upstream"] = ()
@@ -89,8 +116,6 @@ class UpstreamSettings(CapabilitySettings):
     read_s: Annotated[Seconds, Meta(ge=0.001, le=DAY_S), "longest silence of the upstream"] = 600.0
     write_s: Annotated[Seconds, Meta(ge=0.001, le=DAY_S), "longest stall while sending"] = 60.0
     pool_s: Annotated[Seconds, Meta(ge=0.001, le=3600), "longest wait for a free connection"] = 30.0
-    # A key of dragoman_server.hosts.HOSTS.
-    host: str = ""
     # If the upstream comes from the environment: for each setting, the variable.
     variables: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -101,7 +126,9 @@ class UpstreamSettings(CapabilitySettings):
     @property
     def default_account(self) -> "AccountSettings":
         """Its account where it has no `[[accounts]]`."""
-        return AccountSettings(upstream=self.name, name=DEFAULT_ACCOUNT, api_key=self.api_key)
+        return AccountSettings(
+            upstream=self.name, name=DEFAULT_ACCOUNT, api_key=self.api_key, identity=self.identity
+        )
 
     def base_url_for(self, protocol: str, specs: Mapping[str, UpstreamSpec] = UPSTREAMS) -> str:
         """Return the base URL as `protocol`'s own SDK takes it, without a slash at the end.
@@ -126,6 +153,7 @@ class AccountSettings:
     upstream: Annotated[Name, "upstream that the account belongs to"]
     name: Annotated[Name, "its name in the log and below /admin, after the upstream's"]
     api_key: Annotated[Secret | None, "the key, best as ${VARIABLE} or ${file:PATH}"] = None
+    identity: Annotated[str | None, IDENTITY] = None
     proxy: Annotated[Proxy | None, "overrides the upstream's"] = None
     weight: Annotated[int, Meta(ge=1, le=1000), "its share with selection = weighted"] = 1
     requests_per_minute: Annotated[Rate | None, "largest number of requests a minute"] = None

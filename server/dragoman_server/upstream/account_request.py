@@ -4,10 +4,10 @@ import time
 from contextlib import AbstractAsyncContextManager
 
 from dragoman.codec import UpstreamSpec
-from dragoman_server.hosts import HOSTS, UpstreamCall
+from dragoman_server.hosts import HostError, UpstreamCall, host_of
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.settings import AccountSettings, UpstreamSettings
-from dragoman_server.upstream.errors import UpstreamIdleClosed
+from dragoman_server.upstream.errors import UpstreamIdleClosed, UpstreamUnreachable
 from dragoman_server.upstream.sender import UpstreamResponseLike, UpstreamSender
 from dragoman_server.upstream.transport import UpstreamTimeouts
 from dragoman_server.wire.headers import upstream_request_headers
@@ -26,11 +26,15 @@ async def account_request(
 
     Raises UpstreamError if the host cannot authorize it.
     """
-    host, proxy = HOSTS[upstream.host], account.proxy or upstream.proxy
-    if host.fit is not None:
-        call = await off_loop(len(call.content or b""), host.fit, call, upstream)
+    host, proxy = host_of(upstream), account.proxy or upstream.proxy
+    try:
+        if host.fit is not None:
+            call = await off_loop(len(call.content or b""), host.fit, call, upstream)
+        call = await host.authorize(call, upstream, protocol, account, time.time())
+    except HostError as error:
+        raise UpstreamUnreachable(str(error)) from None
     return sender.open(
-        await host.authorize(call, upstream, protocol, account, time.time()),
+        call,
         timeouts=UpstreamTimeouts(upstream.connect_s, upstream.read_s, upstream.write_s, upstream.pool_s),
         proxy=None if proxy is None else proxy.reveal(),
     )

@@ -51,7 +51,7 @@ OPERATOR_HEADERS: HeaderList = [("cache-control", "no-store"), *BROWSER_HEADERS]
 _LOSS_HEADER_BYTES = 1024
 
 # The header for each value of the setting `auth` that names one.
-_AUTH_HEADERS = {"bearer": "authorization", "x-api-key": "x-api-key"}
+_AUTH_HEADERS = {"bearer": "authorization", "x-api-key": "x-api-key", "api-key": "api-key"}
 
 
 def encode_headers(headers: HeaderList) -> list[tuple[bytes, bytes]]:
@@ -102,13 +102,19 @@ def with_key(
     upstream: UpstreamSettings,
     protocol: UpstreamSpec,
     api_key: Secret | None,
+    of_host: Sequence[str] = (),
 ) -> Sequence[tuple[str, str]]:
-    """Return the headers with the key of an account. No other header can replace it."""
+    """Return the headers with the key of an account. No other header can replace it.
+
+    of_host: the headers in which its host has keys, none for that of the protocol.
+    """
     if api_key is None:
         return headers
-    name = _AUTH_HEADERS.get(upstream.auth, protocol.auth_header)
-    prefix = "Bearer " if name == "authorization" else ""
-    return [*((other, value) for other, value in headers if other != name), (name, prefix + api_key.reveal())]
+    named = _AUTH_HEADERS.get(upstream.auth)
+    names = of_host or (protocol.auth_header,) if named is None else (named,)
+    key = api_key.reveal()
+    keys = [(name, f"Bearer {key}" if name == "authorization" else key) for name in names]
+    return [*((other, value) for other, value in headers if other not in names), *keys]
 
 
 def _joined(*lists: str) -> str:

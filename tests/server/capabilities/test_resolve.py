@@ -78,7 +78,7 @@ def test_capabilities_of_hosts_are_valid_settings() -> None:
 
 def test_capabilities_of_families_are_valid_settings() -> None:
     for family in MODEL_FAMILIES:
-        assert family.provider in (None, *(provider.name for provider in PROVIDERS))
+        assert {*family.providers} <= {provider.name for provider in PROVIDERS}
         assert all(pattern == normalized_model_name(pattern) for pattern in family.patterns)
         for name, value in family.capabilities.items():
             if value is not None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from command.cli import run as run_command
 from command.process import DEADLINE_S
-from config_text import CANARY
+from config_text import CANARY, needed_besides_key
 
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.cli.init import initial_config
@@ -62,8 +62,9 @@ def written(**environ: str) -> LoadedConfig:
 def test_each_provider_with_a_key_is_an_upstream_that_refers_to_it() -> None:
     for provider in PROVIDERS:
         for variable, _ in provider.keys:
-            loaded = written(**{variable: CANARY})
-            environment = load(environ={variable: CANARY}, path=os.devnull).settings
+            environ = {variable: CANARY, **needed_besides_key(provider)}
+            loaded = written(**environ)
+            environment = load(environ=environ, path=os.devnull).settings
             assert loaded.settings.upstreams == tuple(
                 # What the settings leave out is the same.
                 replace(each, auth=loaded.settings.upstreams[0].auth)

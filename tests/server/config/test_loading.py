@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from config_text import CANARY, FULL, LOCAL, SECRET, errors, load_text
+from config_text import CANARY, FULL, LOCAL, SECRET, errors, load_text, needed_besides_key
 
 from dragoman._wire.json import MAX_DOCUMENT_BYTES
 from dragoman_server.capabilities.providers import PROVIDERS
@@ -267,15 +267,30 @@ def test_one_base_url_serves_both_conventions(
 def test_a_key_in_the_environment_makes_an_upstream() -> None:
     for provider in PROVIDERS:
         for variable, auth in provider.keys:
-            (upstream,) = load(environ={variable: CANARY}).settings.upstreams
-            assert (upstream.name, upstream.base_url, upstream.auth) == (
-                provider.name,
-                provider.base_url,
-                auth,
-            ), variable
+            environ = {variable: CANARY, **needed_besides_key(provider)}
+            (upstream,) = load(environ=environ).settings.upstreams
+            url = provider.base_url_in(environ)
+            assert (upstream.name, upstream.base_url, upstream.auth) == (provider.name, url, auth), variable
+            assert {*upstream.headers} == {name for name, _ in provider.headers}
+            for name in environ:  # all of them are needed
+                assert not load(environ={**environ, name: ""}).settings.upstreams
             assert upstream.protocol == provider.protocols[0], variable
             assert upstream.protocols == tuple(sorted(provider.protocols)), variable
             assert upstream.api_key == Secret(CANARY), variable
+
+
+@pytest.mark.parametrize(
+    ("environ", "url"),
+    [
+        ({"AWS_REGION": "eu-west-1"}, "https://bedrock-runtime.eu-west-1.amazonaws.com"),
+        ({"AWS_DEFAULT_REGION": "cn-north-1"}, "https://bedrock-runtime.cn-north-1.amazonaws.com.cn"),
+        ({"AWS_REGION": "us-iso-east-1"}, "https://bedrock-runtime.us-iso-east-1.c2s.ic.gov"),
+        ({"AWS_REGION": "x", "AWS_BEDROCK_BASE_URL": "https://a.example"}, "https://a.example"),
+    ],
+)
+def test_the_base_url_of_a_cloud_follows_from_variables(environ: dict[str, str], url: str) -> None:
+    (upstream,) = load(environ={"AWS_BEARER_TOKEN_BEDROCK": CANARY, **environ}).settings.upstreams
+    assert upstream.base_url == url
 
 
 def test_settings_of_a_known_host_are_defaults() -> None:

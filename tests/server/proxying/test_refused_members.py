@@ -4,7 +4,7 @@ import logging
 from typing import Any
 
 import pytest
-from gateway.scripted import CHAT, PATHS, RESPONSES, chat_response, scripted, whole
+from gateway.scripted import CHAT, MESSAGES, PATHS, RESPONSES, chat_response, scripted, whole
 from msgspec.structs import replace
 
 from dragoman import ErrorKind, RemoteProtocolError, WireError
@@ -15,6 +15,7 @@ from dragoman_server.proxying.refused_members import (
     RefusedMembers,
     refused_member,
 )
+from dragoman_server.settings.secret import Secret
 
 SENT = {"reasoning_effort", "temperature", "top_p", "service_tier", "metadata"}
 
@@ -113,6 +114,40 @@ async def test_a_refused_capability_is_left_out_once(times: int) -> None:
     relayed = scripted("gemini", refusal, answer)  # whose ids are the client's
     await relayed.call("/v1beta/models/up/m:generateContent", gateway.sent[0].body)
     assert len(relayed.sent) == 1
+
+
+BETAS = ("context-1m-2025-08-07", "brand-new-2027-01-01", "files-api-2025-04-14")
+SAID = {"type": "message", "content": [{"type": "text", "text": "Yes."}], "stop_reason": "end_turn"}
+ASK = {**HELLO, "max_tokens": 9}
+
+
+@pytest.mark.anyio
+async def test_a_refused_beta_is_left_out_at_once_and_of_later_requests() -> None:
+    error = {"type": "invalid_request_error", "message": f"Unsupported beta header: {BETAS[1]}"}
+    refusal = whole({"type": "error", "error": error}, 400)
+    gateway = scripted(MESSAGES, refusal, *[whole(SAID)] * 2, refusal)
+    asked = {"anthropic-beta": ",".join(BETAS[:2])}
+    for _ in range(2):
+        client = await gateway.call(PATHS[MESSAGES], ASK, headers=asked)
+        assert client.status == 200
+        assert client.headers["dragoman-loss"] == f"1; dropped=/anthropic-beta/{BETAS[1]}"
+    betas = [each.headers["anthropic-beta"] for each in gateway.sent]
+    assert betas == [",".join(BETAS[:2]), BETAS[0], BETAS[0]]
+    assert (await gateway.call(PATHS[MESSAGES], ASK, headers=asked)).status == 400  # it was not sent
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("policy", "status"), [("record", 200), ("refuse", 400)])
+async def test_betas_that_a_door_does_not_have_are_dropped(policy: str, status: int) -> None:
+    """Those of the configuration are sent all the same."""
+    configured = {"anthropic-beta": Secret(BETAS[2])}
+    upstream = {"host": "mantle", "headers": configured, "loss_policy": policy}
+    gateway = scripted(MESSAGES, whole(SAID), upstream=upstream)
+    asked = {"anthropic-beta": ", ".join(BETAS[:2])}
+    client = await gateway.call(PATHS[MESSAGES], ASK, headers=asked)
+    assert client.status == status
+    sent = [each.headers["anthropic-beta"] for each in gateway.sent]
+    assert sent == ([f"{BETAS[0]},{BETAS[2]}"] if status == 200 else [])
 
 
 @pytest.mark.anyio

@@ -207,6 +207,8 @@ def _upstream_lines(entries: Sequence[Entry]) -> Iterator[str]:
         yield f'{mark}base_url = "{references.get("base_url", upstream.base_url)}"'
         if "api_key" in references:
             yield f'{mark}api_key = "{references["api_key"]}"'
+        for name in upstream.headers:
+            yield f'{mark}headers.{name} = "{references[name]}"'
         if upstream.auth not in ("auto", _automatic_auth(upstream)):
             yield f"{mark}auth = {_toml(upstream.auth)}"
         if entry.default_model is not None:

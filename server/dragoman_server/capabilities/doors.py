@@ -1,0 +1,373 @@
+"""The doors of clouds: how calls to each of them differ from their protocol's calls. The only table of that.
+
+A door is one kind of address at which a cloud serves models. Most speak a protocol as it is, with another header for
+the key or a token. Some have the model in the path and a version in the body, and one has its own framing. `hosts` does
+what the rows say; what the models behind a door accept is in `providers`, as for any other host.
+
+Sources: anthropic 2.12.0 and openai 3.54.0 (their clients for clouds), botocore 1.44.5 (its service models),
+learn.microsoft.com (api-version-lifecycle), docs.aws.amazon.com (inference-messages-api); betas: litellm 1.109.1,
+anthropic_beta_headers_config.json. Read 2026-11-23.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from dragoman_server.settings import UpstreamSettings
+from dragoman_server.settings.upstreams import AUTO_HOST
+
+VERSION = "anthropic-version"
+BETAS = "anthropic-beta"
+
+
+@dataclass(frozen=True, slots=True)
+class BodyChanges:
+    """How a door's body differs from the body of its protocol.
+
+    Attributes:
+        without: Members that are not in it, because the path has them.
+        versions: Values of the version's header -> the member `anthropic_version`. Others are sent as they are.
+        from_headers: Headers that are members: name -> name. Lists of betas become arrays.
+    """
+
+    without: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    from_headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a door has one path of a protocol.
+
+    Attributes:
+        end: The end of the protocol's URL, without its query.
+        path: Below the base URL: with `{model}`, and with the named groups of `end`.
+        stream_path: The one for a stream, if that is another.
+        models: The pattern of the names of the models that it is for.
+        body: None leaves the body as it is.
+        event_stream: A stream comes as application/vnd.amazon.eventstream.
+    """
+
+    end: re.Pattern[str]
+    path: str
+    stream_path: str | None = None
+    models: str = "*"
+    body: BodyChanges | None = None
+    event_stream: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One door.
+
+    Attributes:
+        address: Host and path of base URLs that lead there, None if that shows nothing. The group `region` is the
+            region to sign for.
+        key_headers: Where a key is sent. In `authorization` it is a bearer token.
+        provider: The row of `providers` with what it accepts, if that has another name.
+        extra: The extra whose library finds credentials for an account without a key, "" where there must be one.
+        scope: Of its tokens; of signatures the service.
+        routes: The first one that fits is used. None fits: the path is the protocol's.
+        base_ends: Paths at the end of base URLs that the routes have as well.
+        betas: Column of the table of betas: those that pass, those that are dropped, and those with another name.
+        unknown_betas: Betas that the column does not have are sent.
+        refuses: Members of bodies that it is known to refuse.
+        error_statuses: Types of errors -> the status that says what they mean, where another one comes.
+        lists_models: It has the protocol's list of models.
+    """
+
+    address: re.Pattern[str] | None
+    key_headers: tuple[str, ...]
+    provider: str = ""
+    extra: str = ""
+    scope: str = ""
+    routes: tuple[Route, ...] = ()
+    base_ends: tuple[str, ...] = ()
+    betas: str = ""
+    unknown_betas: bool = True
+    refuses: tuple[str, ...] = ()
+    error_statuses: Mapping[str, int] = field(default_factory=dict)
+    lists_models: bool = False
+
+    def beta(self, name: str) -> str | None:
+        """Return the name by which the door has a beta, None if it does not have it."""
+        if not self.betas:
+            return name
+        return BETAS_BY_DOOR[self.betas].get(name, name if self.unknown_betas else None)
+
+
+# Betas. The columns: y passes, - is dropped, > has the name below; a blank is unknown.
+_RENAMED_BETA = "tool-search-tool-2025-10-19"
+_BETA_COLUMNS = ("foundry", "vertex", "bedrock", "mantle")
+_BETA_TABLE = """
+advanced-tool-use-2025-11-20              y >>>
+tool-search-tool-2025-10-19                 yyy
+claude-code-20250219                      - --y
+effort-2025-11-24                         y -yy
+prompt-caching-scope-2026-01-05           y ---
+per-turn-control-2026-07-01               y y-y
+dangerous-tool-use-2026-09-03             y yyy
+web-fetch-2025-09-10                      y ---
+code-execution-2025-08-25                 y ---
+web-search-2025-03-05                     y y-y
+context-management-2025-06-27             y yyy
+compact-2026-01-12                        - yyy
+compact-2026-09-04                        y y
+inline-tools-2026-09-15                     y
+context-1m-2025-08-07                     y yyy
+computer-use-2025-01-24                   y yyy
+computer-use-2025-11-24                   y yyy
+interleaved-thinking-2025-05-14           y y-y
+structured-outputs-2025-11-13             y --y
+fine-grained-tool-streaming-2025-05-14    - -yy
+fast-mode-2026-02-01                      - ---
+advisor-tool-2026-03-01                   - ---
+files-api-2025-04-14                      y ---
+skills-2025-10-02                         y ---
+mcp-client-2025-04-04                     y ---
+mcp-client-2025-11-20                     y ---
+output-128k-2025-02-19                    - --y
+token-efficient-tools-2025-02-19          - --y
+mid-conversation-tool-changes-2026-07-01  y yy
+thinking-binding-controls-2026-08-01      y yyy
+thinking-display-updates-2026-08-18       y yyy
+"""
+
+
+def _beta_columns() -> dict[str, dict[str, str | None]]:
+    columns: dict[str, dict[str, str | None]] = {name: {} for name in _BETA_COLUMNS}
+    for line in _BETA_TABLE.strip().splitlines():
+        beta, cells = line[:42].rstrip(), f"{line[42]}{line[44:]}"
+        for column, cell in zip(columns.values(), cells, strict=False):
+            if cell != " ":
+                column[beta] = {"y": beta, ">": _RENAMED_BETA, "-": None}[cell]
+    return columns
+
+
+BETAS_BY_DOOR: Mapping[str, Mapping[str, str | None]] = _beta_columns()
+
+# AWS. Beginnings of regions -> the domains of Bedrock Runtime and of its other doors (openai 3.54.0,
+# providers/bedrock.py); "" is every other region.
+AWS_PARTITIONS: Mapping[str, tuple[str, str]] = {
+    "cn-": ("amazonaws.com.cn", "api.amazonwebservices.com.cn"),
+    "eusc-": ("amazonaws.eu", "api.amazonwebservices.eu"),
+    "us-iso-": ("c2s.ic.gov", "api.aws.ic.gov"),
+    "us-isob-": ("sc2s.sgov.gov", "api.aws.scloud"),
+    "eu-isoe-": ("cloud.adc-e.uk", "api.cloud-aws.adc-e.uk"),
+    "us-isof-": ("csp.hci.ic.gov", "api.aws.hci.ic.gov"),
+    "": ("amazonaws.com", "api.aws"),
+}
+
+
+def in_partition(url: str) -> str:
+    """Return a URL of AWS with the domain of its region's partition."""
+    (common, api) = AWS_PARTITIONS[""]
+    found = re.fullmatch(rf"(https://[a-z-]+\.([a-z0-9-]+)\.)({re.escape(common)}|{re.escape(api)})", url)
+    if found is None:
+        return url
+    row = next(row for prefix, row in AWS_PARTITIONS.items() if found[2].startswith(prefix))
+    return found[1] + row[(common, api).index(found[3])]
+
+
+def _aws_address(service: str) -> re.Pattern[str]:
+    """Return the pattern of a service's addresses, those of private endpoints (vpce) included."""
+    domains = {domain for row in AWS_PARTITIONS.values() for domain in row}
+    ends = "|".join(sorted(map(re.escape, domains)))
+    return re.compile(rf"(?:^|\.){service}\.(?P<region>[^./]+)\.(?:vpce\.)?(?:{ends})(?:/|$)")
+
+
+# "the part before :" of the header x-amzn-errortype, and exceptions in a stream -> what they mean (botocore's service
+# model). Errors of signatures quote what was signed, so they count as errors of the key, whose text clients do not get.
+_AWS_ERRORS: Mapping[str, int] = {
+    "ServiceQuotaExceededException": 429,  # it comes with 400, but is not the client's fault
+    "ModelNotReadyException": 529,
+    "ServiceUnavailableException": 529,
+    "ExpiredTokenException": 401,
+    "IncompleteSignatureException": 401,
+    "InvalidSignatureException": 401,
+    "MissingAuthenticationTokenException": 401,
+    "UnrecognizedClientException": 401,
+}
+# Exceptions in a stream, whose status was 200.
+AWS_STREAM_STATUSES: Mapping[str, int] = {
+    "ValidationException": 400,
+    "AccessDeniedException": 403,
+    "ResourceNotFoundException": 404,
+    "ModelTimeoutException": 408,
+    "ThrottlingException": 429,
+    "InternalServerException": 500,
+    **_AWS_ERRORS,
+}
+
+_MESSAGES = re.compile(r"/v1/messages$")
+_COUNT = re.compile(r"/v1/messages/count_tokens$")
+_CHAT = re.compile(r"/chat/completions$")
+_RESPONSES = re.compile(r"/responses(?P<rest>/[a-z_]+)?$")
+_GENERATE = re.compile(r"/v1beta/models/(?P<model>[^/]+):(?P<verb>[A-Za-z]+)$")
+_MODELS = re.compile(r"/models$")
+
+_OLD_VERSIONS = ("2023-01-01", "2023-06-01")
+_VERTEX_BODY = BodyChanges(("model",), dict.fromkeys(_OLD_VERSIONS, "vertex-2023-10-16"))
+_INVOKE_BODY = BodyChanges(
+    ("model", "stream"),
+    dict.fromkeys(_OLD_VERSIONS, "bedrock-2023-05-31"),
+    {BETAS: "anthropic_beta", "anthropic-user-profile-id": "user_profile_id"},
+)
+
+# By the setting `host`. Where several addresses fit, the first one counts.
+DOORS: Mapping[str, Door] = {
+    "foundry": Door(
+        re.compile(r"\.services\.ai\.azure\.(?:com|us|cn)/anthropic"),
+        ("x-api-key", "api-key"),  # the second one "for backwards compatibility"
+        extra="azure",
+        scope="https://ai.azure.com/.default",
+        betas="foundry",
+    ),
+    "azure": Door(
+        re.compile(r"\.(?:openai|services\.ai|cognitiveservices)\.azure\.(?:com|us|cn)(?:/|$)"),
+        ("api-key",),
+        extra="azure",
+        scope="https://ai.azure.com/.default",
+    ),
+    "azure-dated": Door(
+        None,
+        ("api-key",),
+        provider="azure",
+        extra="azure",
+        scope="https://ai.azure.com/.default",
+        routes=(
+            Route(_CHAT, "/deployments/{model}/chat/completions?api-version={api_version}"),
+            Route(_RESPONSES, "/responses{rest}?api-version={api_version}"),
+        ),
+        base_ends=("/v1",),
+    ),
+    "vertex": Door(
+        re.compile(r"^(?:[a-z0-9-]+-)?aiplatform\.(?:(?:us|eu)\.rep\.)?googleapis\.com/"),
+        ("authorization",),
+        extra="vertex",
+        scope="https://www.googleapis.com/auth/cloud-platform",
+        routes=(
+            Route(
+                _MESSAGES,
+                "/publishers/anthropic/models/{model}:rawPredict",
+                "/publishers/anthropic/models/{model}:streamRawPredict",
+                body=_VERTEX_BODY,
+            ),
+            Route(
+                _COUNT,
+                "/publishers/anthropic/models/count-tokens:rawPredict",
+                body=BodyChanges(versions=_VERTEX_BODY.versions),
+            ),
+            Route(_RESPONSES, "/publishers/openai/v1/responses{rest}"),
+            Route(_CHAT, "/endpoints/openapi/chat/completions"),
+            Route(_GENERATE, "/publishers/google/models/{model}:{verb}"),
+        ),
+        betas="vertex",
+        unknown_betas=False,
+    ),
+    "claude-google": Door(
+        re.compile(r"^claude\.googleapis\.com/"),
+        ("authorization",),
+        extra="vertex",
+        scope="https://www.googleapis.com/auth/cloud-platform",
+        lists_models=True,
+    ),
+    "claude-aws": Door(
+        _aws_address("aws-external-anthropic"),
+        ("x-api-key",),
+        extra="bedrock",
+        scope="aws-external-anthropic",
+        error_statuses=_AWS_ERRORS,
+        lists_models=True,
+    ),
+    "mantle": Door(
+        _aws_address("bedrock-mantle"),
+        ("authorization",),
+        extra="bedrock",
+        scope="bedrock-mantle",
+        routes=(
+            Route(_MESSAGES, "/anthropic/v1/messages"),
+            Route(_COUNT, "/anthropic/v1/messages/count_tokens"),
+            # "model `X` isn't supported on this route"
+            *(
+                Route(end, root + path, models=models)
+                for end, path in ((_CHAT, "/chat/completions"), (_RESPONSES, "/responses{rest}"))
+                for models, root in (("openai.gpt-oss*", "/v1"), ("openai.gpt-*", "/openai/v1"), ("*", "/v1"))
+            ),
+            Route(_MODELS, "/v1/models"),
+        ),
+        base_ends=("/openai/v1", "/v1", "/anthropic"),
+        betas="mantle",
+        unknown_betas=False,
+        error_statuses=_AWS_ERRORS,
+        lists_models=True,
+    ),
+    "bedrock": Door(
+        _aws_address("bedrock-runtime(?:-fips)?"),
+        ("authorization",),
+        extra="bedrock",
+        scope="bedrock",
+        routes=(
+            Route(_MESSAGES, "/anthropic/v1/messages"),
+            Route(_CHAT, "/openai/v1/chat/completions"),
+            Route(_RESPONSES, "/openai/v1/responses{rest}"),
+        ),
+        base_ends=("/openai/v1", "/v1", "/anthropic"),
+        betas="bedrock",
+        unknown_betas=False,
+        error_statuses=_AWS_ERRORS,
+    ),
+    "bedrock-invoke": Door(
+        None,
+        ("authorization",),
+        provider="bedrock",
+        extra="bedrock",
+        scope="bedrock",
+        routes=(
+            Route(
+                _MESSAGES,
+                "/model/{model}/invoke",
+                "/model/{model}/invoke-with-response-stream",
+                body=_INVOKE_BODY,
+                event_stream=True,
+            ),
+        ),
+        betas="bedrock",
+        unknown_betas=False,
+        # "Extra inputs are not permitted"
+        refuses=("cache_control", "diagnostics", "fallbacks", "inference_geo", "service_tier", "speed"),
+        error_statuses=_AWS_ERRORS,
+    ),
+}
+
+
+def door_of(upstream: UpstreamSettings) -> Door | None:
+    """Return the door that an upstream is, None for a server that needs nothing of this."""
+    return DOORS.get(host_name(upstream))
+
+
+def host_name(upstream: UpstreamSettings) -> str:
+    """Return the name of the upstream's host: as the setting says, else by its base URL, "" for any other server."""
+    return door_name_at(upstream.base_url) if upstream.host == AUTO_HOST else upstream.host
+
+
+@lru_cache(maxsize=256)  # each request asks, and only the settings have such URLs
+def door_name_at(base_url: str) -> str:
+    """Return the name of the door to which a base URL leads by itself, "" if it leads to none."""
+    try:
+        parts = urlsplit(base_url)
+        address = f"{(parts.hostname or '').lower()}{parts.path or '/'}"
+    except ValueError:
+        return ""
+    return next((name for name, door in DOORS.items() if door.address and door.address.search(address)), "")
+
+
+@lru_cache(maxsize=256)
+def region_at(door: str, base_url: str) -> str | None:
+    """Return the region that a base URL has in its host."""
+    address = DOORS[door].address
+    pattern = DOORS["bedrock"].address if address is None else address
+    found = pattern.search(f"{urlsplit(base_url).hostname or ''}/") if pattern is not None else None
+    return None if found is None else found.groupdict().get("region")

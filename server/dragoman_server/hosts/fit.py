@@ -1,0 +1,56 @@
+"""Fit calls to the doors of clouds, as the table of doors says."""
+
+from dragoman import RequestHead, RequestRefused, peek
+from dragoman.codec import MODEL_IN_PATH, fill_path
+from dragoman.jsontext import encode
+from dragoman_server.capabilities.doors import BETAS, VERSION, BodyChanges, Door, Route, door_of
+from dragoman_server.hosts.host import HostError, UpstreamCall
+from dragoman_server.settings import UpstreamSettings
+from dragoman_server.settings.patterns import matches
+
+_NO_BODY = RequestHead("", False, {})
+
+
+def fit_door(call: UpstreamCall, upstream: UpstreamSettings) -> UpstreamCall:
+    """Return a call of a protocol as the upstream's door takes it. Raises HostError."""
+    door = door_of(upstream)
+    assert door is not None  # its host has this function
+    url, mark, query = call.url.partition("?")
+    head = _NO_BODY if call.content is None else peek(call.content)
+    for route in door.routes:
+        found = route.end.search(url)
+        if found is None or not matches(head.model, route.models):
+            continue
+        path = route.stream_path if head.stream and route.stream_path is not None else route.path
+        for name, value in {**found.groupdict(""), "api_version": upstream.api_version}.items():
+            path = path.replace(f"{{{name}}}", value)
+        if MODEL_IN_PATH in path:
+            try:
+                # A semicolon would hide the verb behind the name.
+                path = fill_path(path, head.model).replace(";", "%3B")
+            except RequestRefused as error:
+                raise HostError(error.message) from None
+        joint = "&" if mark and "?" in path else mark
+        call = call._replace(url=f"{_base(upstream, door)}{path}{joint}{query}")
+        return call if route.body is None else _with_body(call, route, route.body, head)
+    return call
+
+
+def _base(upstream: UpstreamSettings, door: Door) -> str:
+    """Return the base URL without what the paths of routes begin with."""
+    base = upstream.base_url.rstrip("/")
+    return base.removesuffix(next((end for end in door.base_ends if base.endswith(end)), ""))
+
+
+def _with_body(call: UpstreamCall, route: Route, changes: BodyChanges, head: RequestHead) -> UpstreamCall:
+    """Return the call with its headers moved into the body. The other members keep their bytes."""
+    headers = dict(call.headers)
+    members: dict[str, object] = {
+        name: value for name, value in head.fields.items() if name not in changes.without
+    }
+    if (version := headers.pop(VERSION, None)) is not None:
+        members["anthropic_version"] = changes.versions.get(version, version)
+    for header, member in changes.from_headers.items():
+        if (value := headers.pop(header, None)) is not None:
+            members[member] = value.split(",") if header == BETAS else value
+    return call._replace(headers=list(headers.items()), content=encode(members))

@@ -1,0 +1,77 @@
+"""What a host is: a call, and the two functions that change it."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from dragoman.codec import SSE, Framing, UpstreamSpec
+from dragoman_server.capabilities.doors import door_of
+from dragoman_server.settings import AccountSettings, UpstreamSettings
+from dragoman_server.wire.headers import with_key
+
+
+class UpstreamCall(NamedTuple):
+    """One HTTP request to an upstream. The way there, its timeouts and its proxy, are no part of it.
+
+    Attributes:
+        content: The body, None for a GET.
+        framing: The response's, if it is a stream.
+    """
+
+    method: str
+    url: str
+    headers: Sequence[tuple[str, str]] = ()
+    content: bytes | None = None
+    framing: Framing = SSE
+
+    def __repr__(self) -> str:
+        return f"<UpstreamCall {self.method}>"  # headers and body may be secret, and the URL too
+
+
+async def add_key(
+    call: UpstreamCall,
+    upstream: UpstreamSettings,
+    protocol: UpstreamSpec,
+    account: AccountSettings,
+    now: float,
+) -> UpstreamCall:
+    """Authorize a call by the account's key, in the header of its door, its protocol or the setting `auth`."""
+    door = door_of(upstream)
+    headers = with_key(call.headers, upstream, protocol, account.api_key, door.key_headers if door else ())
+    return call._replace(headers=headers)
+
+
+class HostError(Exception):
+    """A call cannot be fitted or authorized. The message may be sent to clients."""
+
+
+class Authorize(Protocol):
+    """Returns a call with the credentials of an account. Raises HostError or UpstreamError if it cannot.
+
+    Args:
+        protocol: that the call is in.
+        now: seconds since the epoch.
+    """
+
+    def __call__(
+        self,
+        call: UpstreamCall,
+        upstream: UpstreamSettings,
+        protocol: UpstreamSpec,
+        account: AccountSettings,
+        now: float,
+    ) -> Awaitable[UpstreamCall]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """How calls to one kind of servers differ from their protocol's calls.
+
+    Attributes:
+        fit: Returns the call as the host takes it, before it is authorized; in a thread, if its body is large. None
+            leaves it as it is. Raises HostError.
+        authorize: See Authorize.
+    """
+
+    fit: Callable[[UpstreamCall, UpstreamSettings], UpstreamCall] | None = None
+    authorize: Authorize = add_key
