@@ -30,6 +30,7 @@ from dragoman._ir.request import Param, Request
 from dragoman._ir.tools import Grammar
 from dragoman._ir.undo import ToolOrigin, Undo
 from dragoman._ir.wrapped_signatures import WRAPPED_MARKER, Signer
+from dragoman._wire.aws_event_stream import AwsMessage, AwsMessageReader
 from dragoman._wire.errors import WireError
 from dragoman._wire.framing import JSON_ARRAY, NDJSON, SSE, FrameReader, FrameWriter, Framing, reframe
 from dragoman._wire.json import JSON, JSONObject
@@ -38,11 +39,11 @@ from dragoman._wire.sse import Frame
 
 __all__ = [
     "JSON_ARRAY", "MODEL_IN_PATH", "NDJSON", "NOT_REPEATED", "SSE", "AssembledBlock", "AssembledResponse",
-    "BillingHeader", "Capabilities", "CheckInput", "DeltaTemplate", "Endpoint", "Enforced", "Fold",
-    "FrameReader", "FrameWriter", "Framing", "HostedUse", "ModelList", "ProtocolSpec", "RateLimitHeaders",
-    "ReasoningPart", "RelayObserver", "ResponseContext", "SignaturePlaces", "StreamReader", "StreamWriter",
-    "TokenCount", "ToolLimits", "ToolOrigin", "Unchecked", "Undo", "UpstreamSpec", "WebSocketSpec",
-    "WebSocketWriter", "fill_path", "find_endpoint",
+    "AwsMessage", "AwsMessageReader", "BillingHeader", "Capabilities", "CheckInput", "DeltaTemplate",
+    "Endpoint", "Enforced", "Fold", "FrameReader", "FrameWriter", "Framing", "HostedUse", "ModelList",
+    "ProtocolSpec", "RateLimitHeaders", "ReasoningPart", "RelayObserver", "ResponseContext",
+    "SignaturePlaces", "StreamReader", "StreamWriter", "TokenCount", "ToolLimits", "ToolOrigin", "Unchecked",
+    "Undo", "UpstreamSpec", "WebSocketSpec", "WebSocketWriter", "fill_path", "find_endpoint",
 ]  # fmt: skip
 
 # Returns why an input of a free-text tool breaks the tool's grammar, None if it does not. Raises Unchecked.

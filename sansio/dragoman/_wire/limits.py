@@ -92,6 +92,7 @@ OPAQUE_VALUES = CountLimit(
     "values without an equivalent", 10_000, "recorded responses have up to 100", "a response"
 )
 REASONING_ENTRIES = CountLimit("reasoning entries", 10_000, "recorded messages have up to 50", "a message")
+EVENT_HEADERS = CountLimit("headers", 100, "Bedrock sends three", "a message of an AWS event stream")
 STOP_SEQUENCES = CountLimit(
     "stop sequences",
     64,
@@ -113,6 +114,7 @@ LIMITS = (
     BLOCKS,
     ANNOTATIONS,
     OPAQUE_VALUES,
+    EVENT_HEADERS,
     REASONING_ENTRIES,
     STOP_SEQUENCES,
     STOP_CHARACTERS,
