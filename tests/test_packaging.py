@@ -119,7 +119,8 @@ def test_the_gateway_has_at_most_ten_direct_dependencies_and_each_is_argued() ->
 def test_developers_get_what_the_extras_bring() -> None:
     """Tests of an extra that is not installed are skipped, so they would not fail."""
     optional, dev = PROJECT["project"]["optional-dependencies"], PROJECT["dependency-groups"]["dev"]
-    assert set(optional) == {"server", "grammar", "metrics", "otel", "socks", "top", "valkey"}
+    clouds = {"azure", "bedrock", "vertex"}
+    assert set(optional) == {"server", "grammar", "metrics", "otel", "socks", "top", "valkey", *clouds}
     assert all(each in dev for name in optional.keys() - {"server"} for each in optional[name])
     assert "--extra server --group dev" in (ROOT / "Makefile").read_text("utf-8")
 

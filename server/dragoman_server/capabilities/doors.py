@@ -20,6 +20,7 @@ from dragoman_server.settings.upstreams import AUTO_HOST
 
 VERSION = "anthropic-version"
 BETAS = "anthropic-beta"
+EVENT_STREAM = "application/vnd.amazon.eventstream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Route:
         stream_path: The one for a stream, if that is another.
         models: The pattern of the names of the models that it is for.
         body: None leaves the body as it is.
-        event_stream: A stream comes as application/vnd.amazon.eventstream.
+        event_stream: A stream comes as EVENT_STREAM.
     """
 
     end: re.Pattern[str]

@@ -6,7 +6,11 @@ again for each retry (`upstream.account_request`), because signatures and tokens
 is, with a key in a header.
 """
 
+from functools import partial
+
 from dragoman_server.capabilities.doors import DOORS, host_name
+from dragoman_server.hosts.aws import meant_status
+from dragoman_server.hosts.credentials import authorize_door, renew
 from dragoman_server.hosts.fit import fit_door
 from dragoman_server.hosts.host import Authorize, Host, HostError, UpstreamCall, add_key
 from dragoman_server.settings import UpstreamSettings
@@ -19,7 +23,10 @@ _PLAIN = Host()
 # By UpstreamSettings.host, besides AUTO_HOST.
 HOSTS: dict[str, Host] = {
     PLAIN_HOST: _PLAIN,
-    **{name: Host(fit_door if door.routes else None) for name, door in DOORS.items()},
+    **{
+        name: Host(fit_door if door.routes else None, authorize_door, renew, partial(meant_status, door))
+        for name, door in DOORS.items()
+    },
 }
 
 

@@ -1,13 +1,15 @@
 """Fit calls to the doors of clouds, as the table of doors says."""
 
-from dragoman import RequestHead, RequestRefused, peek
+from dragoman import RemoteProtocolError, RequestHead, RequestRefused, peek
 from dragoman.codec import MODEL_IN_PATH, fill_path
 from dragoman.jsontext import encode
-from dragoman_server.capabilities.doors import BETAS, VERSION, BodyChanges, Door, Route, door_of
+from dragoman_server.capabilities.doors import BETAS, EVENT_STREAM, VERSION, BodyChanges, Door, Route, door_of
+from dragoman_server.hosts.aws import BEDROCK_STREAM
 from dragoman_server.hosts.host import HostError, UpstreamCall
 from dragoman_server.settings import UpstreamSettings
 from dragoman_server.settings.patterns import matches
 
+_IN_CHUNKS = ("x-amzn-bedrock-accept", "application/json")
 _NO_BODY = RequestHead("", False, {})
 
 
@@ -16,7 +18,10 @@ def fit_door(call: UpstreamCall, upstream: UpstreamSettings) -> UpstreamCall:
     door = door_of(upstream)
     assert door is not None  # its host has this function
     url, mark, query = call.url.partition("?")
-    head = _NO_BODY if call.content is None else peek(call.content)
+    try:
+        head = _NO_BODY if call.content is None else peek(call.content)
+    except RemoteProtocolError as error:
+        raise HostError(error.message) from None
     for route in door.routes:
         found = route.end.search(url)
         if found is None or not matches(head.model, route.models):
@@ -32,6 +37,9 @@ def fit_door(call: UpstreamCall, upstream: UpstreamSettings) -> UpstreamCall:
                 raise HostError(error.message) from None
         joint = "&" if mark and "?" in path else mark
         call = call._replace(url=f"{_base(upstream, door)}{path}{joint}{query}")
+        if route.event_stream and head.stream:
+            headers = [(name, EVENT_STREAM if name == "accept" else value) for name, value in call.headers]
+            call = call._replace(headers=[*headers, _IN_CHUNKS], framing=BEDROCK_STREAM)
         return call if route.body is None else _with_body(call, route, route.body, head)
     return call
 

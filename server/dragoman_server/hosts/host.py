@@ -42,7 +42,15 @@ async def add_key(
 
 
 class HostError(Exception):
-    """A call cannot be fitted or authorized. The message may be sent to clients."""
+    """A call cannot be fitted or authorized. The message may be sent to clients.
+
+    Attributes:
+        detail: More for the operator, "" for nothing.
+    """
+
+    def __init__(self, message: str, detail: str = "") -> None:
+        super().__init__(message)
+        self.detail = detail
 
 
 class Authorize(Protocol):
@@ -71,7 +79,12 @@ class Host:
         fit: Returns the call as the host takes it, before it is authorized; in a thread, if its body is large. None
             leaves it as it is. Raises HostError.
         authorize: See Authorize.
+        renew: Forgets a token that was refused, unless it was fetched since that time, so that the next call gets
+            another one. Returns false if there is none.
+        meant_status: Status, headers and body of an error response -> the status that says what it means.
     """
 
     fit: Callable[[UpstreamCall, UpstreamSettings], UpstreamCall] | None = None
     authorize: Authorize = add_key
+    renew: Callable[[UpstreamSettings, AccountSettings, float], bool] | None = None
+    meant_status: Callable[[int, Sequence[tuple[str, str]], bytes], int] | None = None

@@ -11,11 +11,14 @@ from urllib.request import url2pathname
 
 # By the extra's name in pyproject.toml: the module that it brings.
 _MODULES = {
+    "azure": "azure.identity",
+    "bedrock": "botocore",
     "metrics": "prometheus_client",
     "otel": "opentelemetry.sdk",
     "socks": "socksio",
     "top": "textual",
     "valkey": "coredis",
+    "vertex": "google.auth",
 }
 
 # What follows it is the command that installs the extra.

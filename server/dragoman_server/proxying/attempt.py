@@ -18,6 +18,7 @@ import msgspec
 import dragoman
 from dragoman.errors import mask_document, mask_error, unreadable_error
 from dragoman_server.accounts.stores.base import Candidate, Reservation
+from dragoman_server.hosts import host_of
 from dragoman_server.platform.cancellation import Arguments, return_if_cancelled
 from dragoman_server.platform.off_loop import INLINE_BYTES, off_loop
 from dragoman_server.policy.attempts import Account
@@ -50,6 +51,7 @@ MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 # connection be used again.
 DRAIN_S = 0.25
 
+_UNAUTHORIZED = 401
 _TOO_LARGE = unreadable_error(f"it has more than {MAX_RESPONSE_BYTES} bytes")
 
 
@@ -154,6 +156,7 @@ class Attempt:
         self._now = now
         self._raw_headers: Sequence[tuple[str, str]] = ()
         self._resent = False  # because an idle connection was closed
+        self._renewed = False  # the token, because it was refused
 
     @property
     def error(self) -> dragoman.WireError | None:
@@ -218,6 +221,12 @@ class Attempt:
         if failure.idle_closed:
             first, self._resent = not self._resent, True
             return first
+        if failure.upstream_status == _UNAUTHORIZED and not self._renewed:
+            self._renewed = True
+            settings = self.plan.destination.settings
+            forget = host_of(settings).renew
+            if forget is not None and forget(settings, self.account.settings, self._now):
+                return True
         return await self._plan_again(failure)
 
     async def _plan_again(self, failure: AttemptFailure) -> bool:
@@ -430,6 +439,9 @@ class Attempt:
             base_url = plan.scrub(target.removesuffix(plan.path))
             cause = f"{failure.cause} {status} to {base_url}: put that into base_url"
             return replace(failure, cause=cause)
+        meant_status = host_of(plan.destination.settings).meant_status
+        if meant_status is not None:
+            status = meant_status(status, self._raw_headers, body)
         body = mask_document(body, plan.context.mask)
         status, translated, error = dragoman.translate_error(
             status, body, upstream=upstream, client=plan.client, request_id=plan.id

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from dragoman import ErrorKind, WireError
+from dragoman_server.capabilities.doors import door_of
 from dragoman_server.capabilities.providers import provider_name
 from dragoman_server.proxying.destinations import Destination
 from dragoman_server.settings import SIMULATOR, AccountSettings, UpstreamSettings
@@ -187,6 +188,9 @@ def _key_of(upstream: UpstreamSettings, account: AccountSettings) -> tuple[str, 
     if account.name != DEFAULT_ACCOUNT:
         return f'the key of account "{account.name}"', f"check api_key of [[accounts]] {account.name}"
     place = _setting_place(upstream, "api_key")
+    door = door_of(upstream)
+    if account.api_key is None and door is not None and door.extra:
+        return "its credentials", "`dragoman doctor` shows where they come from"
     if account.api_key is None:
         return "a request without a key", f"set {place}"
     return "its key", f"check {place}"

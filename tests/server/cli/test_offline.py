@@ -12,6 +12,7 @@ from config_text import CANARY, LOCAL
 from http_certificate import make_certificate, make_expired_certificate
 
 from dragoman_server.accounts.stores.sqlite import FILE_FORMAT as ACCOUNTS
+from dragoman_server.cli.doctor import offline
 from dragoman_server.cli.doctor.offline import offline_findings
 from dragoman_server.config.loader import load
 from dragoman_server.platform.sqlite_file import SQLiteFile
@@ -170,3 +171,14 @@ def test_a_store_that_another_program_or_version_has_made(name: str) -> None:
 
 
 # Proxies.
+
+
+def test_a_library_that_finds_credentials_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("dragoman.toml").write_text(LOCAL + 'host = "bedrock"\n')
+    assert [each for each in offline_findings(load(environ={})) if "bedrock" in each.text] == []
+    monkeypatch.setattr(offline, "missing_extra", lambda name: f"needs {name}")
+    missing = [each for each in offline_findings(load(environ={})) if "bedrock" in each.text]
+    assert [(each.severity, each.subject) for each in missing] == [(CheckSeverity.ERROR, "upstream local")]
+    assert "[bedrock]" in missing[0].fix
+    Path("dragoman.toml").write_text(LOCAL + 'host = "bedrock"\napi_key = "k"\n')
+    assert [each for each in offline_findings(load(environ={})) if "bedrock" in each.text] == []

@@ -22,6 +22,8 @@ from virtual_time import REAL_BACKENDS
 from dragoman_server.cli.doctor.online import examine_upstreams, online_findings
 from dragoman_server.cli.doctor.upstreams import UpstreamExamination
 from dragoman_server.config.loader import LoadedConfig, load
+from dragoman_server.hosts.credentials import credential_of
+from dragoman_server.hosts.vendors import VENDORS, FoundCredential, Vendor
 from dragoman_server.settings.problems import CheckFinding, CheckSeverity
 from dragoman_server.upstream.client import UpstreamClient
 
@@ -452,3 +454,32 @@ async def test_an_address_of_another_machine() -> None:
     (finding,) = await online_findings(load_file("", environ), timeout_s=1, spend=False)
     assert (finding.severity, finding.check) == (CheckSeverity.ERROR, "port")
     assert finding.fix == "choose an address of this machine: 127.0.0.1, or 0.0.0.0 for all of them"
+
+
+async def test_the_credentials_of_a_cloud(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whose they are and how long they last, never what they are. Its paths are in a table, so they are not tried."""
+    credential_of.cache_clear()
+    fetch = lambda: FoundCredential(
+        "toy-auth: profile x", 1764158400.0, [("authorization", f"Bearer {CANARY}")]
+    )  # noqa: E731
+    vendor = Vendor("toy-auth", "vertex", lambda identity, scope: fetch)
+    monkeypatch.setitem(VENDORS, "vertex", vendor)  # type: ignore[arg-type]
+    text = FILE.format(url="http://127.0.0.1:9") + 'host = "vertex"\n'
+    ok, note = await found(text)
+    assert (ok.severity, ok.check) == (CheckSeverity.OK, "credentials")
+    assert ok.text == "uses toy-auth: profile x, until 2025-11-26T12:00:00Z"
+    assert note.text.startswith("its list of models is not requested")
+    assert [each.check for each in await found(text + KEY)] == ["models"]  # the key is used
+
+
+async def test_credentials_that_cannot_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(identity: str | None, scope: str) -> Any:
+        raise ValueError(f"nothing at {identity}")
+
+    credential_of.cache_clear()
+    monkeypatch.setitem(VENDORS, "vertex", Vendor("toy-auth", "vertex", find))  # type: ignore[arg-type]
+    text = FILE.format(url="http://127.0.0.1:9") + 'host = "vertex"\nidentity = "me.json"\n'
+    failed, _ = await found(text)
+    assert (failed.severity, failed.check) == (CheckSeverity.ERROR, "credentials")
+    assert failed.text == "toy-auth has no credentials for it: ValueError: nothing at me.json"
+    assert failed.fix.endswith(": dragoman.toml:2")

@@ -1,16 +1,23 @@
 """The doors of clouds: a client's request in, the cloud's out, as rows of sent.txt; and what its answers mean."""
 
+import base64
 import json
+import struct
+from binascii import crc32
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx2
+import pytest
 import rows
 from gateway.fakes import call
+from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman import UPSTREAMS
 from dragoman.codec import find_endpoint
+from dragoman.sse import SSEParser
 from dragoman_server.app import create_app
 from dragoman_server.capabilities.doors import BETAS_BY_DOOR, DOORS
 from dragoman_server.capabilities.providers import MESSAGES, PROVIDERS
@@ -85,3 +92,159 @@ def test_each_door_can_be_set_and_has_a_provider() -> None:
     assert {AUTO_HOST, PLAIN_HOST, *DOORS} == set(HOST_NAMES)
     assert {door.provider or name for name, door in DOORS.items()} <= {each.name for each in PROVIDERS}
     assert {door.betas for door in DOORS.values()} == {"", *BETAS_BY_DOOR}
+
+
+# What comes back from InvokeModel.
+
+INVOKE = UpstreamSettings(
+    name="up", protocol=MESSAGES, base_url="http://127.0.0.1:9", host="bedrock-invoke", api_key=Secret("k")
+)
+ASK = {"model": "up/anthropic.claude-opus-5", "max_tokens": 9, "messages": HI}
+START = {
+    "type": "message_start",
+    "message": {"id": "msg_1", "role": "assistant", "content": [], "model": "m"},
+}
+TEXT = [
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hé"}},
+]
+END = [
+    {"type": "content_block_stop", "index": 0},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 3}},
+    {"type": "message_stop"},
+]
+METRICS = {"amazon-bedrock-invocationMetrics": {"inputTokenCount": 2, "outputTokenCount": 3}}
+
+
+def message(payload: object, **headers: str) -> bytes:
+    """Return a message of an event stream."""
+    heads = b"".join(
+        bytes([len(name) + 1]) + f":{name}".encode() + b"\7" + len(value).to_bytes(2, "big") + value.encode()
+        for name, value in ((name.replace("_", "-"), value) for name, value in headers.items())
+    )
+    body = b"" if payload is None else json.dumps(payload).encode()
+    start = struct.pack("!II", 16 + len(heads) + len(body), len(heads))
+    rest = start + struct.pack("!I", crc32(start)) + heads + body
+    return rest + struct.pack("!I", crc32(rest))
+
+
+def chunk(event: object) -> bytes:
+    data = base64.b64encode(json.dumps(event).encode()).decode()
+    return message({"bytes": data, "p": "abcdef"}, event_type="chunk", message_type="event")
+
+
+class Pieces(httpx2.AsyncByteStream):
+    def __init__(self, body: bytes, size: int) -> None:
+        self._body, self._size = body, size
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for at in range(0, len(self._body), self._size):
+            yield self._body[at : at + self._size]
+
+
+async def invoked(body: bytes, path: str = "/v1/messages", status: int = 200, **headers: str) -> Any:
+    """Return what a client gets if this comes back."""
+    stream = status == 200
+    media_type = "application/vnd.amazon.eventstream" if stream else "application/json"
+    sent = {"content-type": media_type, **{name.replace("_", "-"): value for name, value in headers.items()}}
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        assert request.headers["x-amzn-bedrock-accept" if stream else "accept"] == "application/json"
+        return httpx2.Response(status, stream=Pieces(body, 7), headers=sent)
+
+    client = UpstreamClient(transport=httpx2.MockTransport(respond))
+    app = create_app(Settings(upstreams=(INVOKE,)), client=client)
+    async with app.lifespan():
+        return await call(app, path, {**ASK, "stream": stream})
+
+
+@pytest.mark.anyio
+@pytest.mark.backends(*VIRTUAL_BACKENDS)
+async def test_a_stream_of_chunks_is_a_stream_of_events() -> None:
+    """The metrics are taken out of the last one, and a kind of message that is not known is skipped."""
+    initial = message({"x": 1}, event_type="initial-response", message_type="event")
+    events = [START, *TEXT, *END[:-1], {**END[-1], **METRICS}]
+    client = await invoked(initial + b"".join(map(chunk, events)))
+    frames = SSEParser().receive_data(client.body)
+    assert [json.loads(frame.data) for frame in frames] == [START, *TEXT, *END]
+    assert [frame.event.decode() for frame in frames] == [event["type"] for event in (START, *TEXT, *END)]
+    chat = await invoked(b"".join(map(chunk, events)), "/v1/chat/completions")
+    assert [part in chat.body for part in ('"content":"Hé"'.encode(), b"[DONE]")] == [True, True]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("ending", "kind", "text"),
+    [
+        (b"", "api_error", "ended before it was complete"),
+        (
+            message({"message": "Slow down"}, exception_type="throttlingException", message_type="exception"),
+            "rate_limit_error",
+            "Slow down",
+        ),
+        (
+            message({"message": "Down"}, exception_type="serviceUnavailableException", message_type="exception"),
+            "overloaded_error",
+            "Down",
+        ),
+        (
+            message({"message": "Bad"}, exception_type="validationException", message_type="exception"),
+            "invalid_request_error",
+            "Bad",
+        ),
+        (
+            message(
+                {"originalStatusCode": 429, "originalMessage": "Model is busy", "message": "m"},
+                exception_type="modelStreamErrorException", message_type="exception",
+            ),
+            "rate_limit_error", "Model is busy",
+        ),
+        (
+            message(None, error_code="InternalServerException", error_message="Oops", message_type="error"),
+            "api_error", "Oops",
+        ),
+        (message([], exception_type="newException", message_type="exception"), "api_error", "NewException"),
+        (chunk(END[0])[:-1] + b"?", "api_error", "its checksum is wrong"),
+        (message({"bytes": "?"}, event_type="chunk", message_type="event"), "api_error", "not in base64"),
+        (message({"bytes": "AAAA"}, event_type="chunk", message_type="event"), "api_error", "a chunk of the"),
+    ],
+)  # fmt: skip
+async def test_a_stream_that_ends_badly_ends_in_an_error(ending: bytes, kind: str, text: str) -> None:
+    client = await invoked(b"".join(map(chunk, (START, *TEXT))) + ending)
+    *_, last = SSEParser().receive_data(client.body)
+    error = json.loads(last.data)["error"]
+    assert (last.event, error["type"]) == (b"error", kind)
+    assert text in error["message"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("status", "name", "body", "means", "kind"),
+    [
+        (400, "ValidationException", {"message": "No."}, 400, "invalid_request_error"),
+        (400, "ServiceQuotaExceededException:http://x/", {"message": "No."}, 429, "rate_limit_error"),
+        (403, "AccessDeniedException", {"message": "No."}, 403, "permission_error"),
+        (404, "ResourceNotFoundException", {"message": "No."}, 404, "not_found_error"),
+        (408, "ModelTimeoutException", {"message": "No."}, 408, "timeout_error"),
+        (424, "ModelErrorException", {"message": "No.", "originalStatusCode": 529}, 529, "overloaded_error"),
+        (424, "ModelErrorException", {"message": "No.", "originalStatusCode": 200}, 500, "api_error"),
+        (424, "ModelErrorException", {"message": "No."}, 500, "api_error"),
+        (429, "ThrottlingException", {"message": "No."}, 429, "rate_limit_error"),
+        (429, "ModelNotReadyException", {"message": "No."}, 529, "overloaded_error"),
+        (500, "InternalServerException", {"message": "No."}, 500, "api_error"),
+        (503, "ServiceUnavailableException", {"message": "No."}, 529, "overloaded_error"),
+    ],
+)
+async def test_the_errors_of_aws(status: int, name: str, body: Any, means: int, kind: str) -> None:
+    client = await invoked(json.dumps(body).encode(), status=status, x_amzn_ErrorType=name)
+    error = json.loads(client.body)["error"]
+    assert (client.status, error["type"]) == (means, kind)
+    assert "No." in error["message"]
+
+
+@pytest.mark.anyio
+async def test_what_was_signed_is_not_told_to_the_client() -> None:
+    text = "The request signature ... 'x-amz-security-token:SESSION'"
+    body = json.dumps({"message": text}).encode()
+    client = await invoked(body, status=403, x_amzn_ErrorType="InvalidSignatureException")
+    assert (client.status, b"SESSION" in client.body) == (401, False)

@@ -27,7 +27,9 @@ _SPDX = {
     "3-Clause BSD License": "BSD-3-Clause",
     "MIT": "MIT",
     "MIT License": "MIT",
+    "Apache-2.0": "Apache-2.0",
     "Apache Software License": "Apache-2.0",
+    "BSD-2-Clause": "BSD-2-Clause",
     "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
 }
 

@@ -12,6 +12,7 @@ import anyio
 import msgspec
 
 from dragoman import UPSTREAMS
+from dragoman_server.capabilities.doors import door_of
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.settings.values import API_VERSION
@@ -50,7 +51,13 @@ def other_base(base_url: str) -> str:
 
 
 def configured_paths(upstream: UpstreamSettings) -> list[EndpointPath]:
-    """Return where the configuration says that the upstream serves its protocols, the preferred one first."""
+    """Return where the configuration says that the upstream serves its protocols, the preferred one first.
+
+    None for a cloud with paths of its own, which a table has, and which may depend on the request.
+    """
+    door = door_of(upstream)
+    if door is not None and door.routes:
+        return []
     names = sorted(upstream.protocols, key=lambda name: name != upstream.protocol)
     return [EndpointPath(name, upstream.base_url_for(name)) for name in names]
 

@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from dragoman_server.capabilities.doors import door_of
 from dragoman_server.capabilities.providers import address_of
 from dragoman_server.capabilities.resolve import upstreams_without_grammars
 from dragoman_server.cli.doctor.failures import EXPIRED, NOT_YET_VALID
 from dragoman_server.cli.usage import with_usage_file
 from dragoman_server.config.loader import LoadedConfig
-from dragoman_server.platform.extras import install_command
+from dragoman_server.hosts.credentials import cloud_credential
+from dragoman_server.platform.extras import install_command, missing_extra
 from dragoman_server.proxying.tool_grammar import grammar_checker
 from dragoman_server.settings import ARRAYS
 from dragoman_server.settings.fields import DAY_S, settings_of
@@ -67,6 +69,20 @@ def _grammars(loaded: LoadedConfig) -> Iterator[CheckFinding]:
         )
         fix = install_command("grammar")
         yield CheckFinding.note("extra", "server.check_grammars", text, fix)
+
+
+def _clouds(loaded: LoadedConfig) -> Iterator[CheckFinding]:
+    """Yield the upstreams whose credentials cannot be found, because a library for that is not installed."""
+    for upstream in loaded.settings.upstreams:
+        door = door_of(upstream)
+        if door is None or not door.extra or missing_extra(door.extra) is None:
+            continue
+        if any(cloud_credential(upstream, account) for account in loaded.settings.accounts_of(upstream)):
+            text = (
+                f"has no api_key, and dragoman[{door.extra}], which finds other credentials, is not installed"
+            )
+            fix = install_command(door.extra)
+            yield CheckFinding.error("extra", f"upstream {upstream.name}", text, fix)
 
 
 def _startup(loaded: LoadedConfig) -> Iterator[CheckFinding]:
@@ -241,4 +257,5 @@ OFFLINE_CHECKS: tuple[Callable[[LoadedConfig], Iterator[CheckFinding]], ...] = (
     _store_files,
     _proxies,
     _grammars,
+    _clouds,
 )

@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 import anyio
@@ -32,9 +33,12 @@ from dragoman_server.cli.doctor.endpoint_paths import (
 from dragoman_server.cli.doctor.exchange import Exchange
 from dragoman_server.cli.doctor.failures import SILENT, WRONG_MODEL, Cause, cause_of, cause_of_status
 from dragoman_server.config.loader import LoadedConfig
+from dragoman_server.hosts import HostError
+from dragoman_server.hosts.credentials import cloud_credential
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
 from dragoman_server.models.routes import ModelRoute, default_model_of, filter_chat_models, resolve
+from dragoman_server.platform.clock import utc_text
 from dragoman_server.proxying.plan import Plan, Planner
 from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.settings.patterns import WILDCARD, targets_of
@@ -114,6 +118,8 @@ class UpstreamExamination:
     async def run(self) -> None:
         """Examine the paths and all accounts in parallel, then the lists of models."""
         accounts = self.loaded.settings.accounts_of(self.upstream)
+        found = [account for account in accounts if cloud_credential(self.upstream, account) is not None]
+        self._add(await self._each(self._credential, found))
         paths: list[CheckFinding] = []
 
         async def look() -> None:
@@ -160,6 +166,21 @@ class UpstreamExamination:
             for account in accounts:
                 tasks.start_soon(one, account)
         return [found[account.id] for account in accounts]
+
+    async def _credential(self, account: AccountSettings) -> CheckFinding:
+        """Find the credentials of an account that has no key, and say whose they are and how long they last."""
+        credential, subject = cloud_credential(self.upstream, account), self._subject_of(account)
+        assert credential is not None  # see run()
+        try:
+            found = await credential.get(time.time())
+        except HostError as error:
+            detail = printable(self.loaded.settings.mask(error.detail)[:_MAX_ERROR_LENGTH], " ")
+            fix = f"add api_key, or identity, or log in with the vendor's own command: {self._place('name')}"
+            return CheckFinding.error(
+                "credentials", subject, ": ".join(filter(None, (str(error), detail))), fix
+            )
+        ends = "" if found.until is None else f", until {utc_text(datetime.fromtimestamp(found.until, UTC))}"
+        return CheckFinding.ok("credentials", subject, f"uses {found.source}{ends}")
 
     # Where the protocols are served.
 

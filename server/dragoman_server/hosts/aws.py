@@ -1,0 +1,86 @@
+"""What AWS says in its own forms: errors, and the stream of InvokeModelWithResponseStream."""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Iterator, Sequence
+
+from dragoman import UPSTREAMS, RemoteProtocolError, WireError
+from dragoman.codec import AwsMessage, AwsMessageReader, Framing
+from dragoman.errors import kind_of_status
+from dragoman.jsontext import JSONObject, decode_object, encode
+from dragoman.sse import Frame
+from dragoman_server.capabilities.doors import AWS_STREAM_STATUSES, EVENT_STREAM, Door
+from dragoman_server.capabilities.provider import MESSAGES
+
+_ERROR_TYPE = "x-amzn-errortype"
+# Errors of the model itself. They say which status it had.
+_OF_MODEL = frozenset({"ModelErrorException", "ModelStreamErrorException"})
+# "inputTokenCount excludes the cache": the event has its own usage, which says more.
+_METRICS = "amazon-bedrock-invocationMetrics"
+
+
+def meant_status(door: Door, status: int, headers: Sequence[tuple[str, str]], body: bytes) -> int:
+    """Return the status that an error response of a door means."""
+    name = dict(headers).get(_ERROR_TYPE, "").partition(":")[0]
+    return _of_model(body, 500) if name in _OF_MODEL else door.error_statuses.get(name, status)
+
+
+def _of_model(body: bytes, otherwise: int) -> int:
+    status = _object(body).get("originalStatusCode")
+    return status if type(status) is int and 400 <= status < 600 else otherwise
+
+
+def _object(body: bytes) -> JSONObject:
+    try:
+        return decode_object(body, "a message of the event stream")
+    except RemoteProtocolError:
+        return {}
+
+
+class BedrockReader:
+    """Makes frames of Messages of a stream of InvokeModel: each chunk is one event, in base64. See FrameReader."""
+
+    def __init__(self) -> None:
+        self._reader = AwsMessageReader()
+
+    @property
+    def held_bytes(self) -> int:
+        return self._reader.held_bytes
+
+    def receive_data(self, data: bytes) -> Iterator[Frame]:
+        for message in self._reader.receive_data(data):
+            kind = message.headers.get(":message-type")
+            if kind == "event":
+                if message.headers.get(":event-type") == "chunk":
+                    yield _frame_of_chunk(message.payload)
+            elif kind in ("exception", "error"):
+                yield _frame_of_error(message)
+
+
+def _frame_of_chunk(payload: bytes) -> Frame:
+    try:
+        text = str(decode_object(payload, "a chunk of the event stream").get("bytes") or "")
+        data = binascii.a2b_base64(text, strict_mode=True)
+    except ValueError:
+        raise RemoteProtocolError("a chunk of the event stream is not in base64", status=502) from None
+    event = decode_object(data, "a chunk of the event stream")
+    if event.pop(_METRICS, None) is not None:
+        data = encode(event)
+    return Frame(str(event.get("type") or "").encode(), data)
+
+
+def _frame_of_error(message: AwsMessage) -> Frame:
+    """Return the error event for an exception, or for an error that has only headers."""
+    name = message.headers.get(":exception-type") or message.headers.get(":error-code") or ""
+    name = name[:1].upper() + name[1:]
+    body = _object(message.payload)
+    text = body.get("originalMessage") or body.get("message") or message.headers.get(":error-message") or name
+    status = AWS_STREAM_STATUSES.get(name, 500)
+    if name in _OF_MODEL:
+        status = _of_model(message.payload, status)
+    error = WireError(kind_of_status(status), str(text))
+    return Frame(b"error", UPSTREAMS[MESSAGES].write_error(error, None)[1])
+
+
+BEDROCK_STREAM = Framing(EVENT_STREAM, BedrockReader)

@@ -1,0 +1,153 @@
+"""Credentials of clouds for accounts without a key: found, renewed and used by the vendors' own libraries.
+
+Those block, so each credential has one thread, and calls wait in order: google-auth's credentials "are not safe to
+refresh concurrently" (anthropic 2.12.0, lib/google_cloud). A token is kept until five minutes before its end, and
+renewed when the upstream refuses it. Signatures are made for each call, when its body is final. The libraries are
+imported by the first call that needs one.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import TypeVar
+
+import anyio
+
+from dragoman.codec import UpstreamSpec
+from dragoman_server.capabilities.doors import door_of, host_name, region_at
+from dragoman_server.hosts.host import HostError, UpstreamCall, add_key
+from dragoman_server.hosts.vendors import VENDORS, FoundCredential, Sign, Vendor
+from dragoman_server.platform.off_loop import in_threads
+from dragoman_server.settings import AccountSettings, UpstreamSettings
+
+# Seconds before its end after which a token is renewed.
+EARLY_S = 300
+# Seconds for which a call waits for its credentials. A machine without any asks several places in turn.
+WAIT_S = 30.0
+# Seconds for which a failure is remembered, so that calls do not queue up behind one another's failures.
+FAILED_S = 5.0
+
+_Result = TypeVar("_Result")
+
+
+class Credential:
+    """One identity at one vendor, in its own thread.
+
+    Args:
+        vendor: its library.
+        identity: see the setting; None for whatever the library finds.
+        scope: of its tokens.
+    """
+
+    def __init__(self, vendor: Vendor, identity: str | None, scope: str) -> None:
+        self._find: Callable[[], Callable[[], FoundCredential]] = lambda: vendor.find(identity, scope)
+        self._vendor = vendor
+        self._threads = ThreadPoolExecutor(1, "dragoman-credential")
+        self._fetch: Callable[[], FoundCredential] | None = None
+        self._found: FoundCredential | None = None
+        self._fetched_at = 0.0
+        self._failed: tuple[float, HostError] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Credential of {self._vendor.library}>"
+
+    async def get(self, now: float) -> FoundCredential:
+        """Return what is valid for a while. now: seconds since the epoch. Raises HostError."""
+        found = self._found
+        if found is None or not found.lasts(now + EARLY_S):
+            found = await self._in_thread(self._renewed, now)
+        return found
+
+    async def sign(self, call: UpstreamCall, service: str, region: str, now: float) -> UpstreamCall:
+        """Return the call with a signature. Raises HostError."""
+        sign = (await self.get(now)).sign
+        assert sign is not None  # the vendor has signatures
+        return await self._in_thread(_signed, sign, call, service, region, now)
+
+    def drop(self, since: float) -> bool:
+        """Forget a token that was refused, unless it was fetched since then. Return false if there is none."""
+        had = self._found is not None
+        if had and self._fetched_at < since:
+            self._found, self._fetch = None, None
+        return had
+
+    async def _in_thread(self, function: Callable[..., _Result], *arguments: object) -> _Result:
+        try:
+            with anyio.fail_after(WAIT_S):
+                return await in_threads(self._threads, function, *arguments)
+        except TimeoutError:
+            raise HostError(f"{self._vendor.library} found no credentials within {WAIT_S:g} s") from None
+
+    def _renewed(self, now: float) -> FoundCredential:
+        """Return what is found anew, unless a call before this one has done so. Runs in the thread."""
+        found = self._found
+        if found is not None and found.lasts(now + EARLY_S):
+            return found
+        if self._failed is not None and now < self._failed[0]:
+            raise self._failed[1]
+        try:
+            fetch = self._fetch = self._fetch or self._find()
+            fetched = fetch()
+        except Exception as error:  # each library has its own
+            if found is not None and found.lasts(now):
+                return found
+            self._failed = now + FAILED_S, self._vendor.failure(error)
+            raise self._failed[1] from None
+        self._found, self._fetched_at, self._failed = fetched, now, None
+        return fetched
+
+
+def _signed(sign: Sign, call: UpstreamCall, service: str, region: str, now: float) -> UpstreamCall:
+    return call._replace(
+        headers=sign(call.method, call.url, call.headers, call.content or b"", service, region, now)
+    )
+
+
+@lru_cache(maxsize=256)
+def credential_of(extra: str, identity: str | None, scope: str) -> Credential:
+    """Return the credential of an identity, the same one for all accounts with it."""
+    return Credential(VENDORS[extra], identity, scope)
+
+
+def cloud_credential(upstream: UpstreamSettings, account: AccountSettings) -> Credential | None:
+    """Return the credential of an account, None for one that has a key, or an upstream that is no cloud."""
+    door = door_of(upstream)
+    if door is None or not door.extra or account.api_key is not None:
+        return None
+    if any(name in upstream.headers for name in ("authorization", *door.key_headers)):
+        return None
+    # A signature is for a service, and its key for all of them.
+    scope = "" if VENDORS[door.extra].signs else upstream.token_scope or door.scope
+    return credential_of(door.extra, account.identity, scope)
+
+
+async def authorize_door(
+    call: UpstreamCall,
+    upstream: UpstreamSettings,
+    protocol: UpstreamSpec,
+    account: AccountSettings,
+    now: float,
+) -> UpstreamCall:
+    """Authorize a call to a cloud by the account's key, or else by a token or a signature. See Authorize."""
+    credential = cloud_credential(upstream, account)
+    if credential is None:
+        return await add_key(call, upstream, protocol, account, now)
+    door = door_of(upstream)
+    assert door is not None  # it has credentials
+    if VENDORS[door.extra].signs:
+        return await credential.sign(call, door.scope, _region(upstream), now)
+    found = await credential.get(now)
+    return call._replace(headers=[*call.headers, *found.headers])
+
+
+def renew(upstream: UpstreamSettings, account: AccountSettings, since: float) -> bool:
+    """Forget the token of an account that was refused, see Credential.drop()."""
+    credential = cloud_credential(upstream, account)
+    return credential is not None and credential.drop(since)
+
+
+def _region(upstream: UpstreamSettings) -> str:
+    region = region_at(host_name(upstream), upstream.base_url) or upstream.region
+    if region is None:
+        raise HostError("set region: its base URL does not show for which region to sign")
+    return region
