@@ -15,6 +15,7 @@ import public_names
 from dragoman import UPSTREAMS, Capabilities
 from dragoman._wire.limits import LIMITS
 from dragoman.lint import RULES
+from dragoman_server.capabilities.doors import BETAS_BY_DOOR, DOORS
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.policy.error_actions import ERROR_RULES, ErrorAction, ErrorRule
@@ -30,6 +31,7 @@ PAGES = [
     for name in (
         "accounts.md",
         "api.md",
+        "clouds.md",
         "configuration.md",
         "lint-rules.md",
         "metrics.md",
@@ -117,9 +119,39 @@ def _providers() -> str:
             _code(*each.protocols),
         )
         for each in PROVIDERS
+        if each.keys  # else the environment makes no upstream of it
     ]
     head = ("upstream", "key", "other base URL", "base URL", "protocols, the preferred one first")
     return _table(head, *rows)
+
+
+def _doors() -> str:
+    protocols = {each.name: each.protocols for each in PROVIDERS}
+    rows = [
+        (
+            _code(name),
+            _code(*protocols[door.provider or name]),
+            _code(*door.key_headers),
+            f"[`{door.extra}`](dependencies.md)",
+            "any" if door.unknown_betas else "known ones",
+            _code(*door.refuses) if door.refuses else "",
+        )
+        for name, door in DOORS.items()
+    ]
+    head = ("`host`", "protocols", "header of a key", "extra for other credentials", "betas", "left out")
+    return _table(head, *rows)
+
+
+def _betas() -> str:
+    betas = dict.fromkeys(beta for known in BETAS_BY_DOOR.values() for beta in known)
+    head = ("beta", *(_code(door) for door in BETAS_BY_DOOR))
+    return _table(head, *[(_code(beta), *(_beta(beta, door) for door in BETAS_BY_DOOR)) for beta in betas])
+
+
+def _beta(beta: str, door: str) -> str:
+    known = BETAS_BY_DOOR[door]
+    name = known.get(beta)
+    return "" if beta not in known else "no" if name is None else "yes" if name == beta else f"as `{name}`"
 
 
 def _hosts() -> str:
@@ -251,6 +283,8 @@ _TABLES: dict[str, Callable[[], str]] = {
     "error_actions": _error_actions,
     "model_families": _model_families,
     "providers": _providers,
+    "doors": _doors,
+    "betas": _betas,
     "hosts": _hosts,
     "families": _families,
     "lint_rules": _lint_rules,

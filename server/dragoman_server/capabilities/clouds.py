@@ -22,6 +22,8 @@ LOOKED_UP = "2026-11-23"
 
 _BEDROCK_CHAT: Mapping[str, object] = {**PUBLIC, "max_tokens_field": "max_completion_tokens"}
 _BEDROCK_MODELS = ("anthropic.claude-*", "*.anthropic.claude-*", "openai.gpt-*")
+# The names of some profiles (ARNs) do not show what is behind them.
+_BEDROCK_PROTOCOLS = (("*anthropic.claude-*", (MESSAGES,)), ("arn:*", ()), ("*", (RESPONSES, CHAT)))
 
 CLOUDS = (
     Provider(
@@ -56,6 +58,7 @@ CLOUDS = (
         date=LOOKED_UP,
         by_protocol={CHAT: _BEDROCK_CHAT},
         models=_BEDROCK_MODELS,
+        model_protocols=_BEDROCK_PROTOCOLS,
         url_variable="AWS_BEDROCK_BASE_URL",
     ),
     Provider(
@@ -73,6 +76,7 @@ CLOUDS = (
             CHAT: _BEDROCK_CHAT,
         },
         models=_BEDROCK_MODELS,
+        model_protocols=_BEDROCK_PROTOCOLS,
         url_variable="ANTHROPIC_BEDROCK_MANTLE_BASE_URL",
     ),
     Provider(
@@ -111,6 +115,12 @@ CLOUDS = (
             RESPONSES: {"hosted_tools": ()},
             CHAT: {**PUBLIC, "hosted_tools": ()},
         },
+        model_protocols=(
+            ("claude-*", (MESSAGES,)),
+            ("gemini-*", (GEMINI,)),
+            ("*/*", (CHAT,)),  # publisher/name
+            ("*", (RESPONSES,)),
+        ),
         url_variable="VERTEX_BASE_URL",
     ),
 )

@@ -43,6 +43,8 @@ class Provider:
         hosts: Further public hosts, such as hosts of other regions.
         by_protocol: More of them, for one of its protocols.
         headers: Headers that its requests need, each with the environment variable that has its value.
+        model_protocols: Patterns of names of models, each with the protocols in which they are served, if that is not
+            all; the first one that matches counts.
         compatible: The protocol of servers that call themselves compatible with it, if that is another one.
         models: Patterns of the names of its models, which lead to the upstream of its name.
         models_elsewhere: Else they lead to the first upstream that speaks its preferred protocol.
@@ -59,6 +61,7 @@ class Provider:
     compatible: str | None = None
     by_protocol: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     headers: tuple[tuple[str, str], ...] = ()
+    model_protocols: tuple[tuple[str, tuple[str, ...]], ...] = ()
     models: tuple[str, ...] = ()
     models_elsewhere: bool = False
     url_variable: str = ""

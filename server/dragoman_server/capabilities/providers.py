@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from dragoman.document import EFFORTS
 from dragoman_server.capabilities.clouds import CLOUDS
-from dragoman_server.capabilities.doors import DOORS, door_name_at
+from dragoman_server.capabilities.doors import DOORS, door_name_at, host_name
 from dragoman_server.capabilities.provider import CHAT as CHAT
 from dragoman_server.capabilities.provider import (
     CLAUDE_API,
@@ -25,6 +25,7 @@ from dragoman_server.capabilities.provider import LOOKED_UP as LOOKED_UP
 from dragoman_server.capabilities.provider import MESSAGES as MESSAGES
 from dragoman_server.capabilities.provider import RESPONSES as RESPONSES
 from dragoman_server.capabilities.provider import Provider as Provider
+from dragoman_server.settings import UpstreamSettings
 from dragoman_server.settings.fields import NONE
 from dragoman_server.settings.patterns import matches
 from dragoman_server.settings.upstreams import AUTO_HOST
@@ -292,6 +293,17 @@ def protocols_at(provider: Provider, url: str) -> tuple[str, ...]:
     if provider.compatible is not None and _provider_at(url) is not provider:
         return (provider.compatible,)
     return provider.protocols
+
+
+def protocols_of_model(upstream: UpstreamSettings, model: str) -> tuple[str, ...]:
+    """Return the protocols in which an upstream serves a model, the preferred one first."""
+    served: tuple[str, ...] = ()
+    if host_name(upstream) in DOORS:
+        provider = _provider_at(upstream.base_url, upstream.host)
+        rows = () if provider is None else provider.model_protocols
+        served = next((protocols for pattern, protocols in rows if matches(model, pattern)), ())
+    names = sorted(upstream.protocols, key=lambda name: name != upstream.protocol)
+    return tuple([name for name in served if name in names] or names)
 
 
 def provider_name(url: str, host: str = AUTO_HOST) -> str | None:

@@ -22,7 +22,11 @@ from itertools import chain
 from types import MappingProxyType
 from typing import TypeAlias
 
-from dragoman_server.capabilities.providers import provider_name, providers_of_model
+from dragoman_server.capabilities.providers import (
+    protocols_of_model,
+    provider_name,
+    providers_of_model,
+)
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.settings import SIMULATOR, Settings, UpstreamSettings
 from dragoman_server.settings.patterns import WILDCARD, captures, matches, substitute, targets_of
@@ -158,7 +162,8 @@ def resolve_chain(
             return UnknownModel(
                 model, f'the model "{_short(model)}" is routed to no model of the upstream "{name}"'
             )
-        protocol = client_protocol if client_protocol in upstream.protocols else upstream.protocol
+        served = protocols_of_model(upstream, upstream_model)
+        protocol = client_protocol if client_protocol in served else served[0]
         routes.append(ModelRoute(name, upstream_model, protocol, advice, rule))
     return tuple(routes)
 

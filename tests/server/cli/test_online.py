@@ -456,13 +456,16 @@ async def test_an_address_of_another_machine() -> None:
     assert finding.fix == "choose an address of this machine: 127.0.0.1, or 0.0.0.0 for all of them"
 
 
+ENDS = 1764158400.0
+
+
 async def test_the_credentials_of_a_cloud(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Whose they are and how long they last, never what they are. Its paths are in a table, so they are not tried."""
     credential_of.cache_clear()
-    fetch = lambda: FoundCredential(
-        "toy-auth: profile x", 1764158400.0, [("authorization", f"Bearer {CANARY}")]
-    )  # noqa: E731
-    vendor = Vendor("toy-auth", "vertex", lambda identity, scope: fetch)
+    bearer = [("authorization", f"Bearer {CANARY}")]
+    vendor = Vendor(
+        "toy-auth", "vertex", lambda *_: lambda: FoundCredential("toy-auth: profile x", ENDS, bearer)
+    )
     monkeypatch.setitem(VENDORS, "vertex", vendor)  # type: ignore[arg-type]
     text = FILE.format(url="http://127.0.0.1:9") + 'host = "vertex"\n'
     ok, note = await found(text)
