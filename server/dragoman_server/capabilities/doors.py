@@ -277,7 +277,7 @@ DOORS: Mapping[str, Door] = {
     ),
     "claude-aws": Door(
         _aws_address("aws-external-anthropic"),
-        ("x-api-key",),
+        ("authorization",),
         extra="bedrock",
         scope="aws-external-anthropic",
         error_statuses=_AWS_ERRORS,

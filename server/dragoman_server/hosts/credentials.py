@@ -16,9 +16,10 @@ import anyio
 from dragoman.codec import UpstreamSpec
 from dragoman_server.capabilities.doors import door_of, host_name, region_at
 from dragoman_server.hosts.host import HostError, UpstreamCall, add_key
-from dragoman_server.hosts.vendors import VENDORS, FoundCredential, Sign, Vendor
+from dragoman_server.hosts.vendors import SESSION_TOKEN, VENDORS, FoundCredential, Sign, Vendor
 from dragoman_server.platform.off_loop import in_threads
 from dragoman_server.settings import AccountSettings, UpstreamSettings
+from dragoman_server.settings.secret import Mask
 
 # Seconds before its end after which a token is renewed.
 EARLY_S = 300
@@ -37,6 +38,9 @@ class Credential:
         vendor: its library.
         identity: see the setting; None for whatever the library finds.
         scope: of its tokens.
+
+    Attributes:
+        mask: Removes its token from texts of the upstream.
     """
 
     def __init__(self, vendor: Vendor, identity: str | None, scope: str) -> None:
@@ -47,6 +51,8 @@ class Credential:
         self._found: FoundCredential | None = None
         self._fetched_at = 0.0
         self._failed: tuple[float, HostError] | None = None
+        self._secret = ""
+        self.mask = Mask(())
 
     def __repr__(self) -> str:
         return f"<Credential of {self._vendor.library}>"
@@ -56,13 +62,20 @@ class Credential:
         found = self._found
         if found is None or not found.lasts(now + EARLY_S):
             found = await self._in_thread(self._renewed, now)
+            self._remember(dict(found.headers).get("authorization", ""))
         return found
 
     async def sign(self, call: UpstreamCall, service: str, region: str, now: float) -> UpstreamCall:
         """Return the call with a signature. Raises HostError."""
         sign = (await self.get(now)).sign
         assert sign is not None  # the vendor has signatures
-        return await self._in_thread(_signed, sign, call, service, region, now)
+        signed = await self._in_thread(_signed, sign, call, service, region, now)
+        self._remember(dict(signed.headers).get(SESSION_TOKEN, ""))
+        return signed
+
+    def _remember(self, secret: str) -> None:
+        if secret != self._secret:
+            self._secret, self.mask = secret, Mask([secret])
 
     def drop(self, since: float) -> bool:
         """Forget a token that was refused, unless it was fetched since then. Return false if there is none."""

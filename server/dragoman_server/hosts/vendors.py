@@ -24,6 +24,10 @@ Headers: TypeAlias = "Sequence[tuple[str, str]]"
 Sign: TypeAlias = Callable[[str, str, Headers, bytes, str, str, float], Headers]
 
 
+# The header of AWS with the only secret that a signed request has.
+SESSION_TOKEN = "x-amz-security-token"
+
+
 class FoundCredential(NamedTuple):
     """A credential that was found.
 

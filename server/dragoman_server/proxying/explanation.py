@@ -14,6 +14,7 @@ from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.capabilities.doors import door_of
 from dragoman_server.capabilities.resolve import KnownCapability, known_capabilities
 from dragoman_server.hosts import UpstreamCall, add_key, host_of
+from dragoman_server.hosts.credentials import authorize_door
 from dragoman_server.models.routes import deciding_upstream
 from dragoman_server.policy.attempts import Account, Attempts, Offer, Selection, UpstreamAccounts
 from dragoman_server.proxying.destinations import Destination, find_destinations
@@ -24,6 +25,8 @@ from dragoman_server.wire.headers import HeaderList, with_key
 # The id and the time of every explanation: the same request gives the same text.
 _ID = "0" * 32
 _NOW = 0
+# How hosts authorize calls of an account with a key.
+_BY_KEY = (add_key, authorize_door)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +188,7 @@ def _masked(
     """
     secret = {name.lower(): str(value) for name, value in to.settings.headers.items()}
     headers = [(name, secret.get(name, settings.mask(value))) for name, value in call.headers]
-    if account is None or account.api_key is None or host_of(to.settings).authorize is not add_key:
+    if account is None or account.api_key is None or host_of(to.settings).authorize not in _BY_KEY:
         return headers
     key, door = account.api_key.reveal(), door_of(to.settings)
     return [

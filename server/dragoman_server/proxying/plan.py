@@ -301,7 +301,7 @@ class Planner:
                 model=to.model,
                 signer=signer,
                 clock=self.clock,
-                mask=Scrub(self.settings.mask, to.settings),
+                mask=Scrub(self.settings.mask, to.settings, tuple(to.accounts)),
             ),
             base_url=to.settings.base_url_for(to.upstream.name, self.upstreams),
             path=path,

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from dragoman import ErrorKind, WireError
-from dragoman_server.capabilities.doors import door_of
 from dragoman_server.capabilities.providers import provider_name
+from dragoman_server.hosts.credentials import cloud_credential
 from dragoman_server.proxying.destinations import Destination
 from dragoman_server.settings import SIMULATOR, AccountSettings, UpstreamSettings
 from dragoman_server.settings.secret import MASK, Mask
@@ -54,9 +54,13 @@ class Scrub:
 
     mask: Mask
     upstream: UpstreamSettings
+    accounts: tuple[AccountSettings, ...] = ()
 
     def __call__(self, text: str) -> str:
         text = _CUSTOMER.sub(MASK, self.mask(text))
+        for account in self.accounts:
+            credential = cloud_credential(self.upstream, account)
+            text = text if credential is None else credential.mask(text)
         return _without_address(text, self.upstream, *_private_address(self.upstream.base_url))
 
 
@@ -185,12 +189,12 @@ def _setting_place(upstream: UpstreamSettings, setting: str) -> str:
 
 def _key_of(upstream: UpstreamSettings, account: AccountSettings) -> tuple[str, str]:
     """Return the name of a key in words, and the place where it is set."""
+    if cloud_credential(upstream, account) is not None:
+        whose = "its credentials" if account.name == DEFAULT_ACCOUNT else f"those of account {account.name}"
+        return whose, "`dragoman doctor` shows where they come from"
     if account.name != DEFAULT_ACCOUNT:
         return f'the key of account "{account.name}"', f"check api_key of [[accounts]] {account.name}"
     place = _setting_place(upstream, "api_key")
-    door = door_of(upstream)
-    if account.api_key is None and door is not None and door.extra:
-        return "its credentials", "`dragoman doctor` shows where they come from"
     if account.api_key is None:
         return "a request without a key", f"set {place}"
     return "its key", f"check {place}"

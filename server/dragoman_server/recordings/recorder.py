@@ -34,9 +34,16 @@ from dragoman_server.recordings.document import (
     as_text,
     encode,
 )
-from dragoman_server.recordings.redaction import mask_pieces, redact_headers, redact_pieces, redact_query
+from dragoman_server.recordings.redaction import (
+    mask_of,
+    mask_pieces,
+    redact_headers,
+    redact_pieces,
+    redact_query,
+)
 from dragoman_server.recordings.tap import ListenedSender, TappedSender
 from dragoman_server.settings import Settings
+from dragoman_server.settings.secret import Mask
 from dragoman_server.streams.byte_stream import WRITE_NOW
 from dragoman_server.upstream.errors import UpstreamError
 
@@ -197,12 +204,12 @@ class Recorder:
                 _path(tape.scope),
                 mask(redact_query(tape.scope.get("query_string", b"").decode("latin-1"))),
                 redact_headers(_decoded(tape.scope["headers"]), mask),
-                self._text(tape.body),
+                self._text(tape.body, mask),
             ),
             response=RecordedResponse(
                 tape.status,
                 redact_headers(tape.headers, mask),
-                self._pieces(tape.pieces),
+                self._pieces(tape.pieces, mask),
                 tape.completed,
             ),
             attempts=tuple([self._attempt(attempt) for attempt in tape.attempts]),
@@ -213,7 +220,7 @@ class Recorder:
         )
 
     def _attempt(self, attempt: _Attempt) -> RecordedAttempt:
-        mask, to = self._settings.mask, attempt.destination
+        mask, to = self._settings.mask.joined(mask_of(attempt.call.headers)), attempt.destination
         fitted_to = capabilities_for(self._settings, to.settings, to.upstream_model, to.upstream)
         return RecordedAttempt(
             attempt.at_s,
@@ -222,26 +229,26 @@ class Recorder:
             to.upstream_model,
             mask(attempt.call.url),
             redact_headers(attempt.call.headers, mask),
-            self._text(attempt.call.content or b""),
+            self._text(attempt.call.content or b"", mask),
             msgspec.to_builtins(fitted_to),
             attempt.status,
             redact_headers(attempt.response_headers, mask),
-            self._pieces(attempt.pieces),
+            self._pieces(attempt.pieces, mask),
             None if attempt.error is None else mask(attempt.error),
             attempt.account,
         )
 
-    def _text(self, body: bytes) -> str:
-        [masked] = self._bodies([body])
+    def _text(self, body: bytes, mask: Mask) -> str:
+        [masked] = self._bodies([body], mask)
         return as_text(masked)
 
-    def _pieces(self, pieces: list[tuple[float, bytes]]) -> tuple[Piece, ...]:
-        bodies = self._bodies([data for _, data in pieces])
+    def _pieces(self, pieces: list[tuple[float, bytes]], mask: Mask) -> tuple[Piece, ...]:
+        bodies = self._bodies([data for _, data in pieces], mask)
         return tuple([Piece(at_s, as_text(data)) for (at_s, _), data in zip(pieces, bodies, strict=True)])
 
-    def _bodies(self, pieces: Sequence[bytes]) -> list[bytes]:
+    def _bodies(self, pieces: Sequence[bytes], mask: Mask) -> list[bytes]:
         """Return the pieces of a body as they are recorded."""
-        masked = mask_pieces(pieces, self._settings.mask)
+        masked = mask_pieces(pieces, mask)
         return masked if self._settings.server.record_texts else redact_pieces(masked)
 
     def _write(self, tape: Tape, protocol: str) -> None:

@@ -21,6 +21,7 @@ _SECRET_HEADERS = frozenset(
         "api-key",
         "cookie",
         "set-cookie",
+        "x-amz-security-token",
         *(spec.auth_header for spec in UPSTREAMS.values()),
     }
 )
@@ -52,6 +53,11 @@ def redact_headers(
 ) -> tuple[tuple[str, str], ...]:
     """Return headers without credentials. mask: removes known secrets from other values."""
     return tuple((name, MASK if name.lower() in _SECRET_HEADERS else mask(value)) for name, value in headers)
+
+
+def mask_of(headers: Iterable[tuple[str, str]]) -> Mask:
+    """Return the mask of the credentials in headers: those of clouds are not in the settings."""
+    return Mask([value for name, value in headers if name.lower() in _SECRET_HEADERS])
 
 
 def redact_query(query: str) -> str:

@@ -30,7 +30,7 @@ from dragoman_server.app import create_app
 from dragoman_server.hosts import HostError, UpstreamCall, credentials
 from dragoman_server.hosts.credentials import EARLY_S, FAILED_S, Credential, authorize_door, credential_of
 from dragoman_server.hosts.vendors import VENDORS, FoundCredential, Vendor
-from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
+from dragoman_server.settings import AccountSettings, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.client import UpstreamClient
 
@@ -55,6 +55,7 @@ class Library:
         self.fails: Exception | None = None
         self.now = NOON
         self.pause_s = 0.0
+        self.word = "t"
 
     def find(self, identity: str | None, scope: str) -> Callable[[], FoundCredential]:
         def fetch() -> FoundCredential:
@@ -67,7 +68,7 @@ class Library:
                 raise self.fails
             self.fetched += 1
             return FoundCredential(
-                f"toy {identity}", self.now + 3600, [("authorization", f"Bearer t{self.fetched}")]
+                f"toy {identity}", self.now + 3600, [("authorization", f"Bearer {self.word}{self.fetched}")]
             )
 
         return fetch
@@ -165,6 +166,34 @@ async def test_a_token_is_renewed_once_at_a_401(library: Library, refused: int) 
         assert message == (
             'upstream "up" refused its credentials (401): `dragoman doctor` shows where they come from'
         )
+
+
+def recorded(folder: Path) -> str:
+    return "".join([file.read_text() for file in folder.iterdir()])
+
+
+async def test_an_error_that_quotes_a_token_is_told_without_it(
+    library: Library, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To the client, in the log and in a recording's head. No header of the request shows it, either."""
+    library.word = "a-token-of-some-length-"
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        quoted = f"cannot use {request.headers['authorization']}"
+        error = {"type": "invalid_request_error", "message": quoted}
+        return httpx2.Response(400, json={"type": "error", "error": error}, headers={"request-id": quoted})
+
+    up = UpstreamSettings(name="up", protocol=MESSAGES.name, base_url=VERTEX)
+    server = ServerSettings(record=str(tmp_path))
+    client = UpstreamClient(transport=httpx2.MockTransport(respond))
+    app = create_app(Settings(server=server, upstreams=(up,)), client=client)
+    with caplog.at_level(logging.DEBUG):
+        async with app.lifespan():
+            response = await ask(app, "/v1/messages", HELLO)
+    assert b"cannot use ****" in response.body
+    for text in (response.body.decode(), repr(response.headers), caplog.text):
+        assert library.word not in text
+    assert recorded(tmp_path).count(library.word) == 0
 
 
 async def test_a_key_or_a_header_of_the_settings_is_used_as_it_is(library: Library) -> None:
