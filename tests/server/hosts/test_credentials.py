@@ -6,6 +6,8 @@ Stand-ins answer for the clouds: a signature is checked by botocore, a token by 
 import json
 import logging
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -462,3 +464,29 @@ async def test_azure_gives_a_token_of_a_managed_identity(monkeypatch: pytest.Mon
         assert 3500 < found.until - time.time() < 3700
         assert "client_id=the-client-id" in server.requests[-1][0]
         assert "resource=https://ai.azure.com" in server.requests[-1][0]
+
+
+START = """
+import anyio, sys
+from dragoman_server.app import create_app
+from dragoman_server.cli.commands import main
+from dragoman_server.settings import Settings, UpstreamSettings
+
+urls = {vertex!r}, {runtime!r}, "https://r.openai.azure.com/openai/v1"
+upstreams = [UpstreamSettings(name=f"u{{n}}", protocol="openai_chat", base_url=url) for n, url in enumerate(urls)]
+
+async def start() -> None:
+    async with create_app(Settings(upstreams=tuple(upstreams))).lifespan():
+        pass
+
+anyio.run(start)
+print(sorted({{name.split(".")[0] for name in sys.modules}} & {{"azure", "boto3", "botocore", "google", "msal"}}))
+"""
+
+
+def test_no_library_is_imported_before_it_is_needed() -> None:
+    code = START.format(vertex=VERTEX, runtime=RUNTIME)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "[]\n"

@@ -141,7 +141,7 @@ async def test_a_refused_beta_is_left_out_at_once_and_of_later_requests() -> Non
 async def test_betas_that_a_door_does_not_have_are_dropped(policy: str, status: int) -> None:
     """Those of the configuration are sent all the same."""
     configured = {"anthropic-beta": Secret(BETAS[2])}
-    upstream = {"host": "mantle", "headers": configured, "loss_policy": policy}
+    upstream = {"host": "mantle", "api_key": Secret("k"), "headers": configured, "loss_policy": policy}
     gateway = scripted(MESSAGES, whole(SAID), upstream=upstream)
     asked = {"anthropic-beta": ", ".join(BETAS[:2])}
     client = await gateway.call(PATHS[MESSAGES], ASK, headers=asked)
