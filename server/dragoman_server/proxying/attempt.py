@@ -51,7 +51,6 @@ MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 # connection be used again.
 DRAIN_S = 0.25
 
-_UNAUTHORIZED = 401
 _TOO_LARGE = unreadable_error(f"it has more than {MAX_RESPONSE_BYTES} bytes")
 
 
@@ -221,7 +220,7 @@ class Attempt:
         if failure.idle_closed:
             first, self._resent = not self._resent, True
             return first
-        if failure.upstream_status == _UNAUTHORIZED and not self._renewed:
+        if failure.error.kind is dragoman.ErrorKind.AUTHENTICATION and not self._renewed:
             self._renewed = True
             settings = self.plan.destination.settings
             forget = host_of(settings).renew

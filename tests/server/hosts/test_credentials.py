@@ -25,6 +25,7 @@ from botocore.credentials import Credentials
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from gateway.fakes import call as ask
+from http_server import Peer, ScriptedServer
 from virtual_time import REAL_BACKENDS
 
 from dragoman import UPSTREAMS
@@ -351,6 +352,58 @@ async def test_an_identity_of_aws_is_a_profile(
     )
     headers = dict(signed.headers)
     assert ("=AKIDTEAM/" in headers["authorization"], headers["x-amz-security-token"]) == (True, "t")
+
+
+async def test_an_expired_session_is_looked_up_again(
+    aws: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AWS says that with a 403."""
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    profile = "[default]\naws_access_key_id = AKID\naws_secret_access_key = s\naws_session_token = "
+    file = tmp_path / "credentials"
+    file.write_text(f"{profile}first\n")
+    await credential_of("bedrock", None, "").get(0)  # long ago
+    tokens: list[str] = []
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        tokens.append(request.headers["x-amz-security-token"])
+        file.write_text(f"{profile}second\n")
+        if tokens[-1] == "second":
+            return httpx2.Response(200, json=SAID)
+        return httpx2.Response(
+            403, json={"message": "x"}, headers={"x-amzn-ErrorType": "ExpiredTokenException"}
+        )
+
+    client = UpstreamClient(transport=httpx2.MockTransport(respond))
+    app = create_app(Settings(upstreams=(bedrock(),)), client=client)
+    async with app.lifespan():
+        assert (await ask(app, "/v1/messages", HELLO)).status == 200
+    assert tokens == ["first", "second"]
+
+
+async def test_what_is_on_the_wire_is_what_was_signed(aws: None) -> None:
+    """By the gateway's own transport: the path as it is encoded, the body, and Host with its port."""
+    body = json.dumps(SAID).encode()
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+    received: list[bytes] = []
+
+    async def script(peer: Peer) -> None:
+        received.append(await peer.request())
+        await peer.send(head + body)
+
+    async with ScriptedServer(script) as server:
+        up = bedrock(base_url=server.url, region="eu-west-1")
+        app = create_app(Settings(upstreams=(up,)), client=UpstreamClient())
+        async with app.lifespan():
+            client = await ask(app, "/v1/messages", {**HELLO, "model": "up/arn:aws:bedrock:x/é ;%"})
+    assert client.status == 200
+    head, _, content = received[0].partition(b"\r\n\r\n")
+    first, *lines = head.decode().split("\r\n")
+    method, target, _ = first.split(" ")
+    assert target == "/model/arn:aws:bedrock:x%2F%C3%A9%20%3B%25/invoke"
+    headers = dict(line.split(": ", 1) for line in lines)
+    request = httpx2.Request(method, f"http://{headers['Host']}{target}", headers=headers, content=content)
+    assert is_signed(request, "bedrock", "eu-west-1", None)
 
 
 # Google and Azure: their libraries, with a server of tokens on loopback.

@@ -5,6 +5,7 @@ import json
 import struct
 from binascii import crc32
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from dragoman.sse import SSEParser
 from dragoman_server.app import create_app
 from dragoman_server.capabilities.doors import BETAS_BY_DOOR, DOORS
 from dragoman_server.capabilities.providers import MESSAGES, PROVIDERS
+from dragoman_server.models.listing import can_list, fetch_models
 from dragoman_server.proxying.explanation import ExplainedRequest, explain
 from dragoman_server.settings import Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
@@ -80,6 +82,8 @@ def sent(lines: list[str]) -> list[str]:
         [step] = explain(settings, path, query, headers, json.dumps(body).encode()).steps
         assert isinstance(step, ExplainedRequest)
         assert (step.url, step.body) == (str(request.url), request.content)
+        keys = {name for name, value in request.headers.items() if "the-key" in value}
+        assert keys == {name for name, value in step.headers if value.endswith("****")}
         losses = [f"{code}: {place}" for code, place, _ in step.losses]
     return [f"{request.method} {request.url}", *shown, request.content.decode(), *losses]
 
@@ -248,3 +252,21 @@ async def test_what_was_signed_is_not_told_to_the_client() -> None:
     body = json.dumps({"message": text}).encode()
     client = await invoked(body, status=403, x_amzn_ErrorType="InvalidSignatureException")
     assert (client.status, b"SESSION" in client.body) == (401, False)
+
+
+@pytest.mark.anyio
+async def test_the_models_that_a_door_lists() -> None:
+    """Mantle has its list in another place; most doors have none."""
+    asked: list[str] = []
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        asked.append(str(request.url))
+        return httpx2.Response(200, json={"data": [{"id": "openai.gpt-6"}]})
+
+    up = replace(INVOKE, host="auto", base_url="https://bedrock-mantle.us-east-1.api.aws")
+    async with UpstreamClient(transport=httpx2.MockTransport(respond)) as sender:
+        [model] = await fetch_models(sender, up, [up.default_account])
+    assert model.id == "openai.gpt-6"
+    assert asked == ["https://bedrock-mantle.us-east-1.api.aws/v1/models?limit=1000"]
+    listing = [name for name in HOST_NAMES if can_list(replace(INVOKE, host=name))]
+    assert listing == ["auto", "plain", "claude-google", "claude-aws", "mantle"]
