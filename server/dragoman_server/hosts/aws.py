@@ -28,7 +28,7 @@ def meant_status(door: Door, status: int, headers: Sequence[tuple[str, str]], bo
 
 def _of_model(body: bytes, otherwise: int) -> int:
     status = _object(body).get("originalStatusCode")
-    return status if type(status) is int and 400 <= status < 600 else otherwise
+    return status if type(status) is int else otherwise
 
 
 def _object(body: bytes) -> JSONObject:

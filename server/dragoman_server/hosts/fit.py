@@ -1,6 +1,6 @@
 """Fit calls to the doors of clouds, as the table of doors says."""
 
-from dragoman import RemoteProtocolError, RequestHead, RequestRefused, peek
+from dragoman import RemoteProtocolError, RequestHead, peek
 from dragoman.codec import MODEL_IN_PATH, fill_path
 from dragoman.jsontext import encode
 from dragoman_server.capabilities.doors import BETAS, EVENT_STREAM, VERSION, BodyChanges, Door, Route, door_of
@@ -30,11 +30,11 @@ def fit_door(call: UpstreamCall, upstream: UpstreamSettings) -> UpstreamCall:
         for name, value in {**found.groupdict(""), "api_version": upstream.api_version}.items():
             path = path.replace(f"{{{name}}}", value)
         if MODEL_IN_PATH in path:
-            try:
-                # A semicolon would hide the verb behind the name.
-                path = fill_path(path, head.model).replace(";", "%3B")
-            except RequestRefused as error:
-                raise HostError(error.message) from None
+            # A semicolon would hide the verb behind the name.
+            path = fill_path(path, head.model).replace(";", "%3B")
+        if route.body is not None:
+            # Clients mark betas there, and these services have no such parameter (anthropic 2.12.0, lib/vertex).
+            mark = query = ""
         joint = "&" if mark and "?" in path else mark
         call = call._replace(url=f"{_base(upstream, door)}{path}{joint}{query}")
         if route.event_stream and head.stream:

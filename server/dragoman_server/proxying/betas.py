@@ -34,8 +34,8 @@ def fit_betas(
         kept: dict[str, None] = {}
         for beta in _values(value):
             sent = beta if door is None or beta in configured else door.beta(beta)
-            if sent is None or (sent in left_out and sent not in configured):
-                losses.dropped(f"/{name}/{beta[:_MAX_NAME]}", "the upstream does not have this beta")
+            if sent is None or sent in left_out:
+                losses.dropped(f"/{name}/{beta}", "the upstream does not have this beta")
             else:
                 kept[sent] = None
         if kept:
@@ -51,8 +51,7 @@ def refused_beta(error: WireError, headers: HeaderList, lists: Collection[str]) 
     )
 
 
-# Of names in the ledger, which clients choose; of errors that are searched.
-_MAX_NAME = 100
+# Characters of an error's text that are searched.
 _MAX_TEXT = 2000
 
 

@@ -12,7 +12,16 @@ from functools import cached_property, partial
 import msgspec
 
 import dragoman
-from dragoman.codec import SSE, CheckInput, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
+from dragoman.codec import (
+    MODEL_IN_PATH,
+    SSE,
+    CheckInput,
+    Endpoint,
+    ProtocolSpec,
+    ResponseContext,
+    UpstreamSpec,
+    fill_path,
+)
 from dragoman.document import ReasoningLookup, Request
 from dragoman_server.capabilities.doors import door_of
 from dragoman_server.capabilities.resolve import capabilities_for, known_capabilities
@@ -274,12 +283,14 @@ class Planner:
         headers = upstream_request_headers(
             to.settings, to.upstream, self.client, self.headers, stream=streams, needed=translated.headers
         )
+        door, losses = door_of(to.settings), translated.losses
         if to.upstream.list_headers:
             left_out = self.refused_members.get(to.settings.name, to.upstream_model, self.now)
-            door, losses = door_of(to.settings), translated.losses
             headers = fit_betas(headers, to.upstream.list_headers, to.settings, door, left_out, losses)
             losses.enforce(self._policy(to))
         path = to.upstream.path_for(to.upstream_model, stream=streams)
+        if door is not None and door.routes:
+            fill_path(MODEL_IN_PATH, to.upstream_model)  # its host puts the model into the path
         if (translated.relayed or translated.rewritten) and self.query in _RELAYED_QUERY:
             path = _with_query(path, self.query)
         plan = Plan(

@@ -59,8 +59,11 @@ class Library:
         self.now = NOON
         self.pause_s = 0.0
         self.word = "t"
+        self.asked: list[tuple[str | None, str]] = []
 
     def find(self, identity: str | None, scope: str) -> Callable[[], FoundCredential]:
+        self.asked.append((identity, scope))
+
         def fetch() -> FoundCredential:
             self.running += 1
             assert self.running == 1  # one at a time
@@ -141,6 +144,37 @@ async def test_a_missing_library_names_its_extra(library: Library) -> None:
     library.fails = ModuleNotFoundError("google")
     with pytest.raises(HostError, match="it needs the extra vertex of Dragoman, see `dragoman doctor`"):
         await Credential(credentials.VENDORS["vertex"], None, "s").get(NOON)
+
+
+async def test_a_token_is_not_dropped_for_the_refusal_of_an_older_one(library: Library) -> None:
+    credential = Credential(credentials.VENDORS["vertex"], None, "s")
+    assert not credential.drop(NOON)  # there is none
+    for since, fetched in ((NOON - 1, 1), (NOON, 1), (NOON + 1, 2)):
+        await credential.get(NOON)
+        assert credential.drop(since)
+        await credential.get(NOON)
+        assert library.fetched == fetched
+
+
+async def test_identity_and_scope_are_those_of_the_settings(library: Library) -> None:
+    up = UpstreamSettings(name="up", protocol=MESSAGES.name, base_url=VERTEX, token_scope="s", identity="i")
+    account = AccountSettings(upstream="up", name="a", identity="other")
+    for each in (up.default_account, account):
+        await authorize_door(UpstreamCall("POST", VERTEX, (), b"{}"), up, MESSAGES, each, NOON)
+    assert library.asked == [("i", "s"), ("other", "s")]
+
+
+async def test_an_account_without_credentials_is_a_failure_of_its_upstream(library: Library) -> None:
+    library.fails = ValueError("of /home/me/key.json")
+    up = UpstreamSettings(name="up", protocol=MESSAGES.name, base_url=VERTEX)
+    transport = httpx2.MockTransport(lambda request: httpx2.Response(200, json=SAID))
+    app = create_app(Settings(upstreams=(up,)), client=UpstreamClient(transport=transport))
+    async with app.lifespan():
+        client = await ask(app, "/v1/messages", HELLO)
+        refused = await ask(app, "/v1/messages", {**HELLO, "model": "up/.."})
+    assert (client.status, refused.status) == (502, 400)
+    message = json.loads(client.body)["error"]["message"]
+    assert message == 'upstream "up": toy-auth has no credentials for it: ValueError'
 
 
 @pytest.mark.parametrize("refused", [0, 1, 2])
@@ -283,7 +317,7 @@ def is_signed(request: httpx2.Request, service: str, region: str, token: str | N
 @pytest.mark.parametrize(
     ("settings", "service", "region", "token"),
     [
-        ({}, "bedrock", "us-east-1", None),
+        ({"region": "the URL's counts"}, "bedrock", "us-east-1", None),
         ({"base_url": "http://127.0.0.1:9", "region": "eu-west-1"}, "bedrock", "eu-west-1", "a-session-token"),
         ({"base_url": RUNTIME, "host": "auto"}, "bedrock", "us-east-1", None),
         (
@@ -352,6 +386,29 @@ async def test_an_identity_of_aws_is_a_profile(
     )
     headers = dict(signed.headers)
     assert ("=AKIDTEAM/" in headers["authorization"], headers["x-amz-security-token"]) == (True, "t")
+
+
+async def test_a_session_is_not_told_by_what_aws_quotes(
+    aws: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its errors about signatures repeat what should have been signed."""
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "the-session-token")
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        text = f"should have been x-amz-security-token:{request.headers['x-amz-security-token']}"
+        named = {"x-amzn-ErrorType": "InvalidSignatureException"}
+        return httpx2.Response(403, json={"message": text}, headers=named)
+
+    client = UpstreamClient(transport=httpx2.MockTransport(respond))
+    server = ServerSettings(record=str(tmp_path / "recordings"))
+    app = create_app(Settings(server=server, upstreams=(bedrock(),)), client=client)
+    with caplog.at_level(logging.DEBUG):
+        async with app.lifespan():
+            response = await ask(app, "/v1/messages", HELLO)
+    shown = repr([vars(record) for record in caplog.records])
+    assert (response.status, "the-session-token" in shown + response.body.decode()) == (401, False)
+    assert "should have been x-amz-security-token:****" in shown
+    assert "the-session-token" not in recorded(tmp_path / "recordings")
 
 
 async def test_an_expired_session_is_looked_up_again(

@@ -86,6 +86,13 @@ CASES: dict[str, tuple[Callable[[httpx2.Client], Any], dict[str, Any], dict[str,
         US_EAST5,
         {"model": "up/claude@1", **ASK, "stream": True},
     ),
+    "vertex beta": (
+        lambda client: vertex(http_client=client, max_retries=0).beta.messages.create(
+            model="claude-sonnet-5", max_tokens=9, messages=HI, betas=[BETA]
+        ),
+        US_EAST5,
+        {"model": "up/claude-sonnet-5", **ASK},
+    ),
     "foundry": (
         messages(foundry, "mine"),
         {"base_url": "https://res.services.ai.azure.com/anthropic"},

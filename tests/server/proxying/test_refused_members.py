@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from dragoman import ErrorKind, RemoteProtocolError, WireError
 from dragoman._wire import limits
+from dragoman_server.proxying.betas import refused_beta
 from dragoman_server.proxying.refused_members import (
     MAX_LEFT_OUT,
     REMEMBERED_S,
@@ -134,6 +135,13 @@ async def test_a_refused_beta_is_left_out_at_once_and_of_later_requests() -> Non
     betas = [each.headers["anthropic-beta"] for each in gateway.sent]
     assert betas == [",".join(BETAS[:2]), BETAS[0], BETAS[0]]
     assert (await gateway.call(PATHS[MESSAGES], ASK, headers=asked)).status == 400  # it was not sent
+
+
+@pytest.mark.parametrize(("status", "found"), [(400, BETAS[1]), (403, None), (500, None)])
+def test_a_beta_is_refused_with_a_400(status: int, found: str | None) -> None:
+    error = WireError(ErrorKind.SERVER, f"no {BETAS[1]}", status=status)
+    headers = [("x-other", BETAS[1]), ("anthropic-beta", f"{BETAS[0]}, {BETAS[1]}")]
+    assert refused_beta(error, headers, {"anthropic-beta"}) == found
 
 
 @pytest.mark.anyio
