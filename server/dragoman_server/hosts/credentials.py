@@ -16,7 +16,7 @@ import anyio
 from dragoman.codec import UpstreamSpec
 from dragoman_server.capabilities.doors import door_of, host_name, region_at
 from dragoman_server.hosts.host import HostError, UpstreamCall, add_key
-from dragoman_server.hosts.vendors import SESSION_TOKEN, VENDORS, FoundCredential, Sign, Vendor
+from dragoman_server.hosts.vendors import SESSION_TOKEN, VENDORS, FoundCredential, Vendor
 from dragoman_server.platform.off_loop import in_threads
 from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.settings.secret import Mask
@@ -25,8 +25,9 @@ from dragoman_server.settings.secret import Mask
 EARLY_S = 300
 # Seconds for which a call waits for its credentials. A machine without any asks several places in turn.
 WAIT_S = 30.0
-# Seconds for which a failure is remembered, so that calls do not queue up behind one another's failures.
-FAILED_S = 5.0
+# Seconds between two fetches: calls do not queue up behind one another's failures, nor because of a library that gives
+# tokens that end soon. More than one request for a token takes.
+PAUSE_S = 15.0
 
 _Result = TypeVar("_Result")
 
@@ -50,7 +51,8 @@ class Credential:
         self._fetch: Callable[[], FoundCredential] | None = None
         self._found: FoundCredential | None = None
         self._fetched_at = 0.0
-        self._failed: tuple[float, HostError] | None = None
+        self._failure: HostError | None = None
+        self._next_at = 0.0  # when it may be fetched again
         self._secret = ""
         self.mask = Mask(())
 
@@ -59,17 +61,16 @@ class Credential:
 
     async def get(self, now: float) -> FoundCredential:
         """Return what is valid for a while. now: seconds since the epoch. Raises HostError."""
-        found = self._found
-        if found is None or not found.lasts(now + EARLY_S):
+        found = self._kept(now)
+        if found is None:
             found = await self._in_thread(self._renewed, now)
             self._remember(dict(found.headers).get("authorization", ""))
         return found
 
     async def sign(self, call: UpstreamCall, service: str, region: str, now: float) -> UpstreamCall:
         """Return the call with a signature. Raises HostError."""
-        sign = (await self.get(now)).sign
-        assert sign is not None  # the vendor has signatures
-        signed = await self._in_thread(_signed, sign, call, service, region, now)
+        found = await self.get(now)
+        signed = await self._in_thread(self._signed, found, call, service, region, now)
         self._remember(dict(signed.headers).get(SESSION_TOKEN, ""))
         return signed
 
@@ -81,7 +82,7 @@ class Credential:
         """Forget a token that was refused, unless it was fetched since then. Return false if there is none."""
         had = self._found is not None
         if had and self._fetched_at < since:
-            self._found, self._fetch = None, None
+            self._found, self._fetch, self._next_at = None, None, 0.0
         return had
 
     async def _in_thread(self, function: Callable[..., _Result], *arguments: object) -> _Result:
@@ -91,29 +92,43 @@ class Credential:
         except TimeoutError:
             raise HostError(f"{self._vendor.library} found no credentials within {WAIT_S:g} s") from None
 
+    def _kept(self, now: float) -> FoundCredential | None:
+        """Return what need not be renewed now: it lasts, or is valid and was just fetched or could not be."""
+        found = self._found
+        if found is None or not found.lasts(now):
+            return None
+        return found if found.lasts(now + EARLY_S) or now < self._next_at else None
+
     def _renewed(self, now: float) -> FoundCredential:
         """Return what is found anew, unless a call before this one has done so. Runs in the thread."""
-        found = self._found
-        if found is not None and found.lasts(now + EARLY_S):
-            return found
-        if self._failed is not None and now < self._failed[0]:
-            raise self._failed[1]
+        if (kept := self._kept(now)) is not None:
+            return kept
+        if self._failure is not None and now < self._next_at:
+            raise self._failure.again()
+        found, self._next_at = self._found, now + PAUSE_S
         try:
             fetch = self._fetch = self._fetch or self._find()
             fetched = fetch()
         except Exception as error:  # each library has its own
-            if found is not None and found.lasts(now):
-                return found
-            self._failed = now + FAILED_S, self._vendor.failure(error)
-            raise self._failed[1] from None
-        self._found, self._fetched_at, self._failed = fetched, now, None
+            self._failure = self._vendor.failure(error)
+            if found is None or not found.lasts(now):
+                raise self._failure.again() from None
+            return found
+        self._found, self._fetched_at, self._failure = fetched, now, None
         return fetched
 
-
-def _signed(sign: Sign, call: UpstreamCall, service: str, region: str, now: float) -> UpstreamCall:
-    return call._replace(
-        headers=sign(call.method, call.url, call.headers, call.content or b"", service, region, now)
-    )
+    def _signed(
+        self, found: FoundCredential, call: UpstreamCall, service: str, region: str, now: float
+    ) -> UpstreamCall:
+        """Return the call with a signature. Runs in the thread: the library may have to renew what it has found."""
+        assert found.sign is not None  # the vendor has signatures
+        try:
+            headers = found.sign(
+                call.method, call.url, call.headers, call.content or b"", service, region, now
+            )
+        except Exception as error:  # each library has its own
+            raise self._vendor.failure(error) from None
+        return call._replace(headers=headers)
 
 
 @lru_cache(maxsize=256)

@@ -52,6 +52,10 @@ class HostError(Exception):
         super().__init__(message)
         self.detail = detail
 
+    def again(self) -> "HostError":
+        """Return an equal error: each raise adds to the traceback of its own."""
+        return HostError(str(self), self.detail)
+
 
 class Authorize(Protocol):
     """Returns a call with the credentials of an account. Raises HostError or UpstreamError if it cannot.

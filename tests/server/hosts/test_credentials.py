@@ -31,7 +31,7 @@ from virtual_time import REAL_BACKENDS
 from dragoman import UPSTREAMS
 from dragoman_server.app import create_app
 from dragoman_server.hosts import HostError, UpstreamCall, credentials
-from dragoman_server.hosts.credentials import EARLY_S, FAILED_S, Credential, authorize_door, credential_of
+from dragoman_server.hosts.credentials import EARLY_S, PAUSE_S, Credential, authorize_door, credential_of
 from dragoman_server.hosts.vendors import VENDORS, FoundCredential, Vendor
 from dragoman_server.settings import AccountSettings, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
@@ -53,6 +53,7 @@ class Library:
 
     def __init__(self) -> None:
         self.fetched = 0
+        self.attempts = 0
         self.running = 0
         self.threads: set[int] = set()
         self.fails: Exception | None = None
@@ -66,6 +67,7 @@ class Library:
 
         def fetch() -> FoundCredential:
             self.running += 1
+            self.attempts += 1
             assert self.running == 1  # one at a time
             self.threads.add(threading.get_ident())
             time.sleep(self.pause_s)
@@ -118,17 +120,37 @@ async def test_a_failure_is_told_without_its_text_and_remembered_for_seconds(lib
     assert error.value.detail == "of /home/me/key.json"
     library.fails = None
     with pytest.raises(HostError):
-        await credential.get(NOON + FAILED_S - 1)
-    assert (await credential.get(NOON + FAILED_S)).headers
+        await credential.get(NOON + PAUSE_S - 1)
+    assert (await credential.get(NOON + PAUSE_S)).headers
 
 
 async def test_a_token_that_cannot_be_renewed_is_used_to_its_end(library: Library) -> None:
     credential = Credential(credentials.VENDORS["vertex"], None, "s")
     token = await credential.get(NOON)
     library.fails = ValueError("down")
-    assert await credential.get(NOON + 3599) == token
+    for now in (NOON + 3598, NOON + 3599):
+        assert await credential.get(now) == token
+    assert library.attempts == 2  # the second call did not wait for a third one
     with pytest.raises(HostError):
         await credential.get(NOON + 3600)
+
+
+async def test_tokens_that_end_soon_are_not_fetched_for_each_call(library: Library) -> None:
+    credential = Credential(credentials.VENDORS["vertex"], None, "s")
+    library.now = NOON - 3400  # they last 200 s
+    for now, fetched in ((NOON, 1), (NOON + PAUSE_S - 1, 1), (NOON + PAUSE_S, 2)):
+        await credential.get(now)
+        assert library.fetched == fetched
+
+
+async def test_a_library_that_cannot_sign(library: Library) -> None:
+    def sign(*arguments: object) -> Any:
+        raise ValueError("expired")
+
+    vendor = Vendor("toy-auth", "bedrock", lambda *_: lambda: FoundCredential("toy", None, sign=sign))
+    call = UpstreamCall("POST", RUNTIME, (), b"{}")
+    with pytest.raises(HostError, match=r"^toy-auth has no credentials for it: ValueError$"):
+        await Credential(vendor, None, "").sign(call, "bedrock", "us-east-1", NOON)
 
 
 async def test_a_library_that_takes_too_long_holds_up_no_call(
