@@ -18,7 +18,7 @@ from fidelity.streams import SUBJECT
 from fidelity.summary import summary
 
 from dragoman import Loss, LossCode, RemoteProtocolError
-from dragoman_server.capabilities.providers import CHAT, GEMINI, MESSAGES, RESPONSES
+from dragoman_server.capabilities.provider import CHAT, GEMINI, MESSAGES, RESPONSES
 
 PAGE = Path(__file__).parents[1] / "docs" / "fidelity.md"
 PREFIX = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "responses", GEMINI: "gemini"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman_server.capabilities.providers import Provider
+from dragoman_server.capabilities.provider import Provider
 from dragoman_server.config.loader import LoadedConfig, load
 from dragoman_server.settings.problems import ConfigError
 

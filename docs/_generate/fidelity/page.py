@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from operator import attrgetter
 
-from dragoman_server.capabilities.providers import CHAT, GEMINI, MESSAGES, RESPONSES
+from dragoman_server.capabilities.provider import CHAT, GEMINI, MESSAGES, RESPONSES
 from fidelity.judge import Cell, Fate, Note, cells_of
 from fidelity.probe import Probe
 from fidelity.rows import read

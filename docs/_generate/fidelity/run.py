@@ -19,7 +19,8 @@ from dragoman import (
 from dragoman.codec import ResponseContext
 from dragoman.document import Request
 from dragoman.jsontext import encode
-from dragoman_server.capabilities.providers import CHAT, GEMINI, MESSAGES, PROVIDERS, RESPONSES
+from dragoman_server.capabilities.provider import CHAT, GEMINI, MESSAGES, RESPONSES
+from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.proxying.plan import MAX_FAN_OUT
 from dragoman_server.settings import Settings, UpstreamSettings

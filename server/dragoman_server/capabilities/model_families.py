@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from dragoman_server.capabilities.providers import CHAT, GEMINI, LOOKED_UP
+from dragoman_server.capabilities.provider import CHAT, GEMINI, LOOKED_UP
 from dragoman_server.settings.fields import NONE
 
 _SPECIAL = re.compile(r"[*?[]")

@@ -11,20 +11,19 @@ from urllib.parse import urlsplit
 from dragoman.document import EFFORTS
 from dragoman_server.capabilities.clouds import CLOUDS
 from dragoman_server.capabilities.doors import DOORS, door_name_at, host_name
-from dragoman_server.capabilities.provider import CHAT as CHAT
 from dragoman_server.capabilities.provider import (
+    CHAT,
     CLAUDE_API,
+    GEMINI,
     GEMINI_API,
     LOCAL,
+    MESSAGES,
     OPENAI_API,
     PUBLIC,
     REFUSED,
+    RESPONSES,
+    Provider,
 )
-from dragoman_server.capabilities.provider import GEMINI as GEMINI
-from dragoman_server.capabilities.provider import LOOKED_UP as LOOKED_UP
-from dragoman_server.capabilities.provider import MESSAGES as MESSAGES
-from dragoman_server.capabilities.provider import RESPONSES as RESPONSES
-from dragoman_server.capabilities.provider import Provider as Provider
 from dragoman_server.settings import UpstreamSettings
 from dragoman_server.settings.fields import NONE
 from dragoman_server.settings.patterns import matches

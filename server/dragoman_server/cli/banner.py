@@ -16,7 +16,8 @@ from types import MappingProxyType
 import click
 
 from dragoman import PROTOCOLS
-from dragoman_server.capabilities.providers import CHAT, PROVIDERS, provider_name
+from dragoman_server.capabilities.provider import CHAT
+from dragoman_server.capabilities.providers import PROVIDERS, provider_name
 from dragoman_server.cli.clients import ANY_KEY, CLIENTS, SDKS, Client, ClientTarget
 from dragoman_server.cli.model_lists import ModelLists, OfferedModels, fetch_lists
 from dragoman_server.cli.options import own_command, print_lines

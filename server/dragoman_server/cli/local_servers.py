@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 import anyio
 
 from dragoman import UPSTREAMS, RemoteProtocolError
-from dragoman_server.capabilities.providers import CHAT, address_of
+from dragoman_server.capabilities.provider import CHAT
+from dragoman_server.capabilities.providers import address_of
 from dragoman_server.cli.listeners import is_dragoman
 from dragoman_server.models.info import ModelInfo, read_models
 from dragoman_server.models.listing import MAX_BYTES, AccountRefused, ModelListError, fetch_models

@@ -17,7 +17,8 @@ from dragoman import UPSTREAMS, RequestRefused, RequestTranslator
 from dragoman_server.capabilities import model_families as _model_families
 from dragoman_server.capabilities import providers as _providers
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES, ModelFamily, families_of
-from dragoman_server.capabilities.providers import PROVIDERS, Provider
+from dragoman_server.capabilities.provider import Provider
+from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.settings import Settings, UpstreamSettings
 

@@ -21,7 +21,8 @@ from dragoman.codec import find_endpoint
 from dragoman.sse import SSEParser
 from dragoman_server.app import create_app
 from dragoman_server.capabilities.doors import BETAS_BY_DOOR, DOORS
-from dragoman_server.capabilities.providers import MESSAGES, PROVIDERS
+from dragoman_server.capabilities.provider import MESSAGES
+from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.models.listing import can_list, fetch_models
 from dragoman_server.proxying.explanation import ExplainedRequest, explain
 from dragoman_server.settings import Settings, UpstreamSettings

@@ -19,7 +19,7 @@ from dragoman import PROTOCOLS, UPSTREAMS, RemoteProtocolError, RequestRefused
 from dragoman.codec import SSE
 from dragoman.jsontext import decode_object, encode
 from dragoman_server.accounts.balances import fetch_balance, reports_balance
-from dragoman_server.capabilities.providers import MESSAGES
+from dragoman_server.capabilities.provider import MESSAGES
 from dragoman_server.cli.doctor.context_windows import small_window
 from dragoman_server.cli.doctor.endpoint_paths import (
     EndpointPath,

@@ -9,7 +9,7 @@ import click
 
 from dragoman import PROTOCOLS
 from dragoman.jsontext import JSON
-from dragoman_server.capabilities.providers import MESSAGES
+from dragoman_server.capabilities.provider import MESSAGES
 from dragoman_server.cli.inputs import file_argument, read_document
 from dragoman_server.cli.options import FAILURE, UNBOUND, USAGE_ERROR, config_option, exit_with, load_or_exit
 from dragoman_server.settings import ClientKey, Settings

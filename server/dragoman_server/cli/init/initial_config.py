@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dragoman import UPSTREAMS
-from dragoman_server.capabilities.providers import CHAT, PROVIDERS, address_of
+from dragoman_server.capabilities.provider import CHAT
+from dragoman_server.capabilities.providers import PROVIDERS, address_of
 from dragoman_server.cli.listeners import find_listener, free_port
 from dragoman_server.cli.local_servers import LOCAL_SERVERS, FoundServer, find_local_servers
 from dragoman_server.config.loader import LoadedConfig

@@ -14,7 +14,7 @@ import msgspec
 
 from dragoman import UPSTREAMS, RequestTranslator, lint
 from dragoman.codec import SSE, UpstreamSpec
-from dragoman_server.capabilities.providers import CHAT
+from dragoman_server.capabilities.provider import CHAT
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
 from dragoman_server.settings import UpstreamSettings
