@@ -15,7 +15,7 @@ import public_names
 from dragoman import UPSTREAMS, Capabilities
 from dragoman._wire.limits import LIMITS
 from dragoman.lint import RULES
-from dragoman_server.capabilities.doors import BETAS_BY_DOOR, DOORS, Door
+from dragoman_server.capabilities.doors import BETAS_BY_DOOR, DOORS
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.policy.error_actions import ERROR_RULES, ErrorAction, ErrorRule
@@ -130,7 +130,7 @@ def _doors() -> str:
     rows = [
         (
             _code(name),
-            _code(*(each for each in protocols[door.provider or name] if _has(door, each))),
+            _code(*(each for each in protocols[door.provider or name] if door.speaks(UPSTREAMS[each]))),
             _code(*door.key_headers),
             f"[`{door.extra}`](dependencies.md)",
             "any" if door.unknown_betas else "known ones",
@@ -140,13 +140,6 @@ def _doors() -> str:
     ]
     head = ("`host`", "protocols", "header of a key", "extra for other credentials", "betas", "left out")
     return _table(head, *rows)
-
-
-def _has(door: Door, protocol: str) -> bool:
-    """True if a protocol is spoken at a door: its path is one of the routes, if there are any."""
-    spec = UPSTREAMS[protocol]
-    path = f"{spec.base_path}{spec.path_for('model', stream=False)}"
-    return not door.routes or any(route.end.search(path) for route in door.routes)
 
 
 def _betas() -> str:

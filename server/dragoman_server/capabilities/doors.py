@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import urlsplit
 
+from dragoman.codec import UpstreamSpec
 from dragoman_server.settings import UpstreamSettings
 from dragoman_server.settings.upstreams import AUTO_HOST
 
@@ -91,6 +92,11 @@ class Door:
     refuses: tuple[str, ...] = ()
     error_statuses: Mapping[str, int] = field(default_factory=dict)
     lists_models: bool = False
+
+    def speaks(self, protocol: UpstreamSpec) -> bool:
+        """True if the door has a protocol: its path is one of the routes, if there are any."""
+        path = f"{protocol.base_path}{protocol.path_for('model', stream=False)}"
+        return not self.routes or any(route.end.search(path) for route in self.routes)
 
     def beta(self, name: str) -> str | None:
         """Return the name by which the door has a beta, None if it does not have it."""

@@ -16,6 +16,7 @@ from typing import Any
 from dragoman import PROTOCOLS
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.accounts.prices import Prices
+from dragoman_server.capabilities.doors import DOORS, door_name_at
 from dragoman_server.capabilities.providers import (
     PROVIDERS,
     address_of,
@@ -335,6 +336,11 @@ class _Loader(ConfigSources):
         protocol, name = values.get("protocol"), values.get("name")
         protocols = values.get("protocols", (protocol,) if protocol else ())
         self._check_capabilities(path, values, protocols)
+        host = values.get("host", AUTO_HOST)
+        door = DOORS.get(door_name_at(values.get("base_url", "")) if host == AUTO_HOST else host)
+        for each in protocols if door is not None else ():
+            if door is not None and not door.speaks(self.specs[each]):
+                self.add_problem((*path, "host"), f"is a cloud that does not speak {each}")
         if protocol and protocol not in protocols:
             text = f"does not list {quote_value(protocol)}, the preferred protocol"
             self.add_problem((*path, "protocols"), text)
