@@ -280,16 +280,9 @@ class Planner:
         endpoint = self.endpoint or self.client.endpoints[0]
         streams = endpoint.streams_if(self._head.stream)
         translated = self._translate(to, endpoint, signer, signed_reasoning)
-        headers = upstream_request_headers(
-            to.settings, to.upstream, self.client, self.headers, stream=streams, needed=translated.headers
-        )
-        door, losses = door_of(to.settings), translated.losses
-        if to.upstream.list_headers:
-            left_out = self.refused_members.get(to.settings.name, to.upstream_model, self.now)
-            headers = fit_betas(headers, to.upstream.list_headers, to.settings, door, left_out, losses)
-            losses.enforce(self._policy(to))
+        headers = self._headers(to, translated, stream=streams)
         path = to.upstream.path_for(to.upstream_model, stream=streams)
-        if door is not None and door.routes:
+        if (door := door_of(to.settings)) is not None and door.routes:
             fill_path(MODEL_IN_PATH, to.upstream_model)  # its host puts the model into the path
         if (translated.relayed or translated.rewritten) and self.query in _RELAYED_QUERY:
             path = _with_query(path, self.query)
@@ -327,6 +320,20 @@ class Planner:
         if DECISIONS.isEnabledFor(logging.DEBUG):
             self._log_plan(plan)
         return plan
+
+    def _headers(
+        self, to: Destination, translated: dragoman.TranslatedRequest, *, stream: bool
+    ) -> HeaderList:
+        """Return the headers of the upstream request, with the betas that it has. Raises RequestRefused."""
+        headers = upstream_request_headers(
+            to.settings, to.upstream, self.client, self.headers, stream=stream, needed=translated.headers
+        )
+        if to.upstream.list_headers:
+            left_out = self.refused_members.get(to.settings.name, to.upstream_model, self.now)
+            lists, door = to.upstream.list_headers, door_of(to.settings)
+            headers = fit_betas(headers, lists, to.settings, door, left_out, translated.losses)
+            translated.losses.enforce(self._policy(to))
+        return headers
 
     def learn_refused_member(self, plan: Plan, error: dragoman.WireError) -> bool:
         """Remember the member that the upstream has refused by its name. Return false if there is none to leave out."""
