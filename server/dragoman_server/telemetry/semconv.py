@@ -39,7 +39,15 @@ USAGE: Final = {
 }
 
 # The values of PROVIDER for names of capabilities/providers.py that the conventions call otherwise.
-PROVIDER_NAMES: Final = {"gemini": "gcp.gemini", "mistral": "mistral_ai"}
+PROVIDER_NAMES: Final = {
+    "azure": "azure.ai.openai",
+    "bedrock": "aws.bedrock",
+    "foundry": "azure.ai.inference",
+    "gemini": "gcp.gemini",
+    "mantle": "aws.bedrock",
+    "mistral": "mistral_ai",
+    "vertex": "gcp.vertex_ai",
+}
 
 # Attributes of the gateway's own.
 ACCOUNT: Final = "dragoman.account"

@@ -256,6 +256,22 @@ async def test_what_was_signed_is_not_told_to_the_client() -> None:
 
 
 @pytest.mark.anyio
+async def test_the_address_of_a_resource_is_not_told() -> None:
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(
+            400, json={"error": {"message": f"https://{request.url.host} refuses {request.url.host}"}}
+        )
+
+    up = replace(INVOKE, host="auto", base_url="https://the-resource.services.ai.azure.com/anthropic")
+    app = create_app(
+        Settings(upstreams=(up,)), client=UpstreamClient(transport=httpx2.MockTransport(respond))
+    )
+    async with app.lifespan():
+        client = await call(app, "/v1/messages", ASK)
+    assert json.loads(client.body)["error"]["message"] == 'upstream "up" refuses its host'
+
+
+@pytest.mark.anyio
 async def test_the_models_that_a_door_lists() -> None:
     """Mantle has its list in another place; most doors have none."""
     asked: list[str] = []
