@@ -59,9 +59,9 @@ class RefusedMessage:
     lane: str | None = None
 
 
-def read_message(text: str) -> Create | EventReply | RefusedMessage | None:
-    """Return what a message asks for, None for nothing."""
-    data, lane = text.encode(), None
+def read_message(data: bytes) -> Create | EventReply | RefusedMessage | None:
+    """Return what a message asks for, None for nothing. data: its text."""
+    lane = None
     try:
         members = _members(data)
         lane = _lane(members)

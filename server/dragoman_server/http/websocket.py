@@ -52,6 +52,8 @@ _CLOSE_S = 1.0
 
 # The extension by which our server says that it begins to stop.
 DRAINING = "dragoman.draining"
+# The extension by which it passes on texts as UTF-8, so that nobody makes a str of megabytes.
+UTF8 = "dragoman.utf8"
 
 _NORMAL, _POLICY, _SERVICE_RESTART = 1000, 1008, 1012  # RFC 6455, 7.4.1, and IANA's registry
 
@@ -104,7 +106,8 @@ class WebSocketConnection:
         self._sending = anyio.Lock()
         self._closed = False
         self._recent = RecentResponses()
-        self._unread: deque[str | None] = deque()  # messages, None for one in binary
+        self._utf8 = UTF8 in scope.get("extensions", {})
+        self._unread: deque[bytes | None] = deque()  # messages, None for one in binary
         self._lanes: dict[str | None, deque[Create]] = {}  # those at work, with what waits in them
         self._waiting_bytes = 0
         self._running: dict[str | None, WebSocketWriter] = {}  # the response that each of them sends
@@ -114,7 +117,7 @@ class WebSocketConnection:
     async def run(self) -> None:
         """Serve the client until it leaves, or its time is over."""
         with suppress(OSError):  # the client has left, as _read() will find
-            await self._asgi_send({"type": "websocket.accept", "headers": []})
+            await self._asgi_send({"type": "websocket.accept", "headers": [], "utf8": self._utf8})
         try:
             async with anyio.create_task_group() as self._lane_tasks:
                 async with anyio.create_task_group() as helpers:
@@ -131,7 +134,8 @@ class WebSocketConnection:
 
     async def send(self, event: bytes, lane: str | None) -> None:
         """Send an event of a lane. Raises OSError if the client has left."""
-        text = with_lane(event, lane).decode("utf-8", "replace")
+        data = with_lane(event, lane)
+        text = data if self._utf8 else data.decode("utf-8", "replace")
         await self._send({"type": "websocket.send", "text": text})
 
     async def _send(self, message: Message) -> None:
@@ -150,7 +154,8 @@ class WebSocketConnection:
     async def _read(self) -> None:
         """Read messages until the client leaves. Nothing here waits for anything else."""
         while (message := await self._receive())["type"] != "websocket.disconnect":
-            self._unread.append(message.get("text"))
+            text = message.get("text")
+            self._unread.append(text.encode() if isinstance(text, str) else text)
             size = sum([len(each or "") for each in self._unread])
             if len(self._unread) > _MAX_UNREAD or size > 2 * MAX_WAITING_BYTES:
                 with anyio.move_on_after(_CLOSE_S):

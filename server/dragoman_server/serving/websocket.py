@@ -23,10 +23,12 @@ from dragoman_server.serving.refusals import refusal
 from dragoman_server.serving.tasks import AppEvents, ClientLeft
 from dragoman_server.serving.websocket_frames import (
     ABNORMAL,
+    BINARY,
     INTERNAL_ERROR,
     PING,
     PONG,
     SERVICE_RESTART,
+    TEXT,
     TRY_AGAIN_LATER,
     Close,
     DataMessage,
@@ -45,6 +47,10 @@ if TYPE_CHECKING:
 # The ASGI extension whose method wait() returns when a stop has begun. The application then ends what it does and
 # closes with 1012; what is still open when the stop cancels requests is closed with that code here.
 DRAINING = "dragoman.draining"
+
+# The ASGI extension by which texts are UTF-8 in both directions, if the application accepts with a true `utf8`. Then
+# `text` is bytes, which were checked, and nobody has to make a str of megabytes.
+UTF8 = "dragoman.utf8"
 
 # Seconds of silence before a ping: below the shortest idle timeouts of proxies (30 to 60 s).
 PING_S = 20.0
@@ -101,6 +107,7 @@ class WebSocket:
         self._early = b""  # received before the accept
         self._refusal: Any = None  # the application's http.response.start
         self._reader: WebSocketReader
+        self._utf8 = False  # see UTF8
         self._reading = Lock()
         self._left = False  # the client has left, or said that it does
         self._unanswered = 0  # pings
@@ -140,7 +147,7 @@ class WebSocket:
             "headers": request.headers,
             "state": request.state.copy(),
             "subprotocols": list(self._handshake.subprotocols),
-            "extensions": {"websocket.http.response": {}, DRAINING: self._worker.terminated},
+            "extensions": {"websocket.http.response": {}, DRAINING: self._worker.terminated, UTF8: {}},
         }
         # Not the connection's request, which has a second to end: who ends its side without a Close is gone.
         self._transport.start_app(self.app, scope, self._events, self.app_send)
@@ -189,8 +196,12 @@ class WebSocket:
             self._begin_close(event.code, event.reason)
             self._disconnect(event.code, event.reason)
         elif isinstance(event, DataMessage) and self._phase is _Phase.OPEN:
-            text, data = (event.content, None) if isinstance(event.content, str) else (None, event.content)
-            if not self._events.offer({"type": "websocket.receive", "text": text, "bytes": data}):
+            received: Any = {"type": "websocket.receive", "text": None, "bytes": None}
+            if event.opcode == TEXT:
+                received["text"] = event.content if self._utf8 else event.content.decode()
+            else:
+                received["bytes"] = event.content
+            if not self._events.offer(received):
                 # The messages are in order, so the client may send them again, unlike after a 1008.
                 raise FrameError(TRY_AGAIN_LATER, "messages come faster than they are processed")
             await anyio.lowlevel.checkpoint()  # for the application to receive it
@@ -216,8 +227,12 @@ class WebSocket:
             raise ClientLeft("the WebSocket is closed")
         match self._phase, message["type"]:
             case _Phase.OPEN, "websocket.send":
-                data = message.get("bytes")
-                await self._write(data_frames(message["text"] if data is None else data))
+                data, text = message.get("bytes"), message.get("text")
+                if data is None:
+                    data = text if isinstance(text, bytes) else text.encode()
+                    await self._write(data_frames(DataMessage(TEXT, data)))
+                else:
+                    await self._write(data_frames(DataMessage(BINARY, data)))
             case _Phase.HANDSHAKE, "websocket.accept":
                 await self._accept(message)
             case _Phase.OPEN, "websocket.close":
@@ -242,6 +257,7 @@ class WebSocket:
         status, headers = self._handshake.accept(message.get("subprotocol"), message.get("headers", ()))
         limit = self._transport.settings.max_body_bytes
         inflates = self._handshake.extensions is not None
+        self._utf8 = bool(message.get("utf8"))
         self._reader = WebSocketReader(limit, inflates=inflates, now=self._worker.time())
         await self._send(Response(self._stream_id, headers, status))
         self._phase = _Phase.OPEN

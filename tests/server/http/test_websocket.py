@@ -610,8 +610,8 @@ async def test_a_message_has_the_limit_of_a_body() -> None:
 async def test_an_open_stream_does_not_hold_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
     bodies = list[bytes]()
 
-    def reading(text: str) -> Any:
-        found = read_message(text)
+    def reading(data: bytes) -> Any:
+        found = read_message(data)
         bodies.append(found.body)  # type: ignore[union-attr]
         return found
 

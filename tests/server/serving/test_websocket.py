@@ -17,7 +17,15 @@ from virtual_time import VIRTUAL_BACKENDS
 from websocket_client import COMPRESSED, FIN, KEY, OVER, Answer, OverHTTP1, OverHTTP2, close, frame
 
 from dragoman_server.serving.connection import KEEP_ALIVE_S
-from dragoman_server.serving.websocket import CLOSE_S, DRAINING, MAX_EARLY, MAX_PONGS, MAX_UNANSWERED, PING_S
+from dragoman_server.serving.websocket import (
+    CLOSE_S,
+    DRAINING,
+    MAX_EARLY,
+    MAX_PONGS,
+    MAX_UNANSWERED,
+    PING_S,
+    UTF8,
+)
 from dragoman_server.serving.websocket_frames import BINARY, CLOSE, MAX_FRAME, PING, PONG, TEXT
 from dragoman_server.settings import ServerSettings
 
@@ -51,6 +59,7 @@ class App:
 
     script: Callable[[Receive, Send], Awaitable[None]] | None = None
     accepts: bool = True
+    utf8: bool = False
     scope: Scope = field(default_factory=dict)
     received: list[str | bytes] = field(default_factory=list)
     left: tuple[float, int, str] | None = None
@@ -69,7 +78,7 @@ class App:
 
         assert await get() == {"type": "websocket.connect"}
         if self.accepts:
-            await send({"type": "websocket.accept"})
+            await send({"type": "websocket.accept", "utf8": self.utf8})
         if self.script is not None:
             await self.script(get, send)
         while self.left is None:
@@ -115,7 +124,17 @@ async def test_messages_of_both_kinds(over: Over) -> None:
         "path": "/ws",
         "subprotocols": [],
     }
-    assert app.scope["extensions"].keys() == {"websocket.http.response", DRAINING}
+    assert app.scope["extensions"].keys() == {"websocket.http.response", DRAINING, UTF8}
+
+
+async def test_texts_are_utf8_for_an_application_that_says_so(over: Over) -> None:
+    app = App(utf8=True)
+    sent = over.frames(frame(TEXT, "é".encode()), frame(BINARY, b"\xff")), 1.0, over.frames(frame(TEXT, b"\xff"))
+    answer, _ = await serve(app, over, *sent, 1.0)
+    assert app.received == ["é".encode(), b"\xff"]
+    assert answer.frames[:2] == [(FIN | TEXT, "é".encode()), (FIN | BINARY, b"\xff")]
+    assert app.left is not None
+    assert app.left[1] == 1007
 
 
 async def test_deflated_messages_are_accepted_and_none_is_sent(over: Over) -> None:
