@@ -121,6 +121,12 @@ def test_the_elements_of_an_array_are_read_wherever_it_is_cut() -> None:
         assert reader.held_bytes == 0
 
 
+def test_what_is_wrong_between_the_elements_of_an_array_is_no_element() -> None:
+    assert JSON_ARRAY.reader is not None
+    frames = JSON_ARRAY.reader().receive_data(b'[{"a":1} \\" {"b":2}]')
+    assert [frame.data for frame in frames] == [b'{"a":1}', b'{"b":2}']
+
+
 # Behind writers
 
 

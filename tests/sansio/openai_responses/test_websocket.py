@@ -99,7 +99,7 @@ def test_messages(name: str) -> None:
 def test_what_no_heartbeat_changes_keeps_its_bytes() -> None:
     writer = SPEC.writer()
     spaced = b'{ "type" : "response.completed", "response": {"id": "up", "error": null, "n": 1.0} }'
-    for each in (b'{"type":"error', b'{"type":7,"error":[]}', spaced):
+    for each in (b'{"type":"error"', b'{"type":7,"error":[]}', spaced):
         assert writer.send(b"\x1e" + each + b"\n") == [each]
     writer = SPEC.writer()
     assert writer.send(CREATED + DELTA) == [CREATED[1:-1], DELTA[1:-1]]
