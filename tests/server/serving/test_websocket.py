@@ -129,7 +129,11 @@ async def test_messages_of_both_kinds(over: Over) -> None:
 
 async def test_texts_are_utf8_for_an_application_that_says_so(over: Over) -> None:
     app = App(utf8=True)
-    sent = over.frames(frame(TEXT, "é".encode()), frame(BINARY, b"\xff")), 1.0, over.frames(frame(TEXT, b"\xff"))
+    sent = (
+        over.frames(frame(TEXT, "é".encode()), frame(BINARY, b"\xff")),
+        1.0,
+        over.frames(frame(TEXT, b"\xff")),
+    )
     answer, _ = await serve(app, over, *sent, 1.0)
     assert app.received == ["é".encode(), b"\xff"]
     assert answer.frames[:2] == [(FIN | TEXT, "é".encode()), (FIN | BINARY, b"\xff")]
@@ -262,7 +266,7 @@ async def test_a_stop(closes: bool, over: Over) -> None:
 # Silence.
 
 
-async def test_pings_keep_a_connection_that_is_idle(over: Over) -> None:
+async def test_h14_pings_keep_a_connection_that_is_idle(over: Over) -> None:
     """It is not one of those that make room for others, and its time has no end."""
     app, pong = App(), over.frames(frame(PONG))
     stream = FakeStream([over.opening(), *[PING_S + 1, pong] * 10, over.frames(close(1000))])
