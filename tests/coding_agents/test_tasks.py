@@ -6,9 +6,11 @@ simulator, and the simulator behind each protocol of upstreams. A client has its
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,36 +135,55 @@ supports_websockets = true
 """
 
 
-@pytest.mark.parametrize("upstream", ["sim", *UPSTREAMS.values()])
-def test_codex_does_it_over_a_websocket(tmp_path: Path, config: Path, upstream: str) -> None:
-    agent = AGENTS["codex"]
+@pytest.fixture
+def codex(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
+    """Return what starts Codex, in a home of its own. The first arguments are for its configuration."""
     if shutil.which("codex", path=PATH) is None:
-        pytest.skip(f"codex is not installed: {agent.install}")
-    settings, work, recordings = (
-        tmp_path / ".codex" / "config.toml",
-        tmp_path / "work",
-        tmp_path / "recordings",
-    )
+        pytest.skip(f"codex is not installed: {AGENTS['codex'].install}")
+    settings = tmp_path / ".codex" / "config.toml"
     settings.parent.mkdir()
-    work.mkdir()
-    environ = {"DRAGOMAN_RECORD": str(recordings)}
-    with GatewayProcess("--config", str(config), env=environ).ready() as gateway:
-        settings.write_text(CODEX_OVER_A_WEBSOCKET.format(model=f"{upstream}/shell", url=gateway.url))
-        done = subprocess.run(
-            ["codex", *agent.arguments],
-            cwd=work,
+    (tmp_path / "work").mkdir()
+
+    def start(url: str, model: str, *arguments: str) -> subprocess.Popen[str]:
+        settings.write_text(CODEX_OVER_A_WEBSOCKET.format(model=model, url=url))
+        return subprocess.Popen(
+            ["codex", *arguments],
+            cwd=tmp_path / "work",
             env={"PATH": PATH, "HOME": str(tmp_path)},
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=DEADLINE_S,
-            check=False,
         )
-    assert (work / "made.txt").read_text() == "made by a tool\n", done.stdout + done.stderr
-    assert "made by a tool" in done.stdout
-    assert "econnecting" not in done.stderr, done.stderr
+
+    return start
+
+
+@pytest.mark.parametrize("upstream", ["sim", *UPSTREAMS.values()])
+def test_codex_does_it_over_a_websocket(
+    tmp_path: Path, config: Path, codex: Callable[..., subprocess.Popen[str]], upstream: str
+) -> None:
+    recordings, (command, *arguments) = tmp_path / "recordings", AGENTS["codex"].arguments
+    with GatewayProcess("--config", str(config), env={"DRAGOMAN_RECORD": str(recordings)}).ready() as gateway:
+        for resumes in ((), ("resume", "--last")):
+            (tmp_path / "work" / "made.txt").unlink(missing_ok=True)
+            process = codex(gateway.url, f"{upstream}/shell", command, *resumes, *arguments)
+            out, err = process.communicate(timeout=DEADLINE_S)
+            assert (tmp_path / "work" / "made.txt").read_text() == "made by a tool\n", out + err
+            assert "made by a tool" in out
+            assert "econnecting" not in err
     turns = [load(file) for file in recordings.glob("*.json")]
     assert {dict(turn.response.headers)["content-type"] for turn in turns} == {"application/json-seq"}
+
+
+def test_codex_leaves_at_ctrl_c(config: Path, codex: Callable[..., subprocess.Popen[str]]) -> None:
+    with GatewayProcess("--config", str(config)).ready() as gateway:
+        process = codex(gateway.url, "chat/slow@5", *AGENTS["codex"].arguments)
+        gateway.wait_for_line("completed")  # the warm-up
+        time.sleep(2)  # the task has begun, and takes longer
+        process.send_signal(signal.SIGINT)
+        gateway.wait_for_line("client_left")
+        process.communicate(timeout=DEADLINE_S)
 
 
 @pytest.mark.parametrize("upstream", UPSTREAMS.values())
