@@ -61,7 +61,7 @@ class Server:
             text=True,
             # Nothing of the tester's own keys and settings.
             env={
-                **{name: os.environ[name] for name in ("PATH", "XDG_STATE_HOME")},
+                **{name: os.environ[name] for name in ("PATH", "XDG_STATE_HOME") if name in os.environ},
                 "PYTHONWARNINGS": "error",
                 **(env or {}),
             },

@@ -77,7 +77,8 @@ def reasons(lines: list[str]) -> list[str]:
     return out
 
 
-def test_texts_that_a_grammar_accepts_and_rejects() -> None:
+def test_texts_that_a_grammar_accepts_and_rejects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grammar_module, "MAX_CHECK_S", 10.0)  # what a busy machine takes is no part of it
     rows.check(Path(__file__).with_name("grammars.txt"), reasons)
 
 

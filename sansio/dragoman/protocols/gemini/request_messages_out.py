@@ -101,10 +101,12 @@ class ContentsWriter(msgspec.Struct):
     def _add_reasoning(self, part: Reasoning, role: str) -> None:
         """Write what this vendor has signed. Other reasoning is not required back, and none is accepted as thoughts."""
         signature = part.signature
-        if signature is None:
+        if role != "model":
+            self._ledger.dropped(part.path, "only messages of the model can contain reasoning")
+        elif signature is None:
             if not (self._native and part.native is not None):
                 self._ledger.dropped(part.path, "unsigned reasoning: the upstream needs none back")
-            elif role == "model":
+            else:
                 self._append(role, part.native)
         elif signature.origin != NAME or type(signature.native) is not dict:
             self._ledger.add(
@@ -112,7 +114,7 @@ class ContentsWriter(msgspec.Struct):
                 part.path,
                 f"reasoning of {signature.origin or 'a response that was cut off'}, which this upstream cannot read",
             )
-        elif role == "model" and not (self._native and signature.native.get(SIGNED)):  # the part still has it
+        elif not (self._native and signature.native.get(SIGNED)):  # the part still has it
             if role != self._open:
                 self._start(role)
             self._signed.sign(signature.native)
