@@ -217,7 +217,8 @@ class ClientLimits:
             period = {"total": "in all"}.get(holder.budget_period, f"a {holder.budget_period}")
             # 402, or what the client's protocol has for it.
             raise ClientRefused(
-                f"the budget of the {holder.label} is spent: {holder.budget:g} US dollars {period}{again}",
+                f"the budget of the {holder.label} is spent: {holder.budget:g} US dollars {period}{again}; only the "
+                "operator of the gateway can raise it",
                 status=402,
                 code="insufficient_quota",
             )

@@ -157,11 +157,11 @@ def _read(settings: Settings, config_file: str | None, query: str) -> dict[str, 
 def _csv(found: Mapping[str, Any]) -> str:
     """Return the rows as CSV: a histogram is one column for each of its buckets."""
     rows = found["rows"] or [found["total"]]
-    bounds = [*map(str, found["first_byte_bounds_s"]), "more"]
+    bounds = [*[f"{bound}s" for bound in found["first_byte_bounds_s"]], "more"]
     names = [name for name in (*found["by"], *found["total"]) if name != "first_byte"]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*names, *[f"first_byte_{bound}s" for bound in bounds]])
+    writer.writerow([*names, *[f"first_byte_{bound}" for bound in bounds]])
     for row in rows:
         writer.writerow([*[_cell(row[name]) for name in names], *row["first_byte"]])
     return out.getvalue()

@@ -51,7 +51,7 @@ def limit_problems(
         group = holder.group if isinstance(holder, ClientKey) else None
         if group is not None and group not in groups:
             hint = did_you_mean(group, groups) or "; there are " + (", ".join(sorted(groups)) or "none")
-            yield (*path, "group"), f"names no group{hint}"
+            yield (*path, "group"), f'"{group}" is no group{hint}'
 
 
 def _operator_problems(keys: _Rows[ClientKey], server: ServerSettings) -> Iterator[tuple[_Path, str]]:

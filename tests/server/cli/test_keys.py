@@ -378,7 +378,7 @@ def test_keys_in_the_account_store_are_changed_by_the_same_commands() -> None:
     for arguments, words in (
         (("add", "ci", "--store"), "there is already a client key named ci"),
         (("add", "filed", "--store"), "there is already a key named 'filed'"),
-        (("add", "new", "--store", "--group", "tame"), "names no group"),
+        (("add", "new", "--store", "--group", "tame"), '"tame" is no group'),
         (("revoke", "none"), "the account store has no client key 'none'"),
     ):
         result = run("keys", *arguments, DRAGOMAN_SECRET=SECRET)

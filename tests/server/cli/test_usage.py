@@ -71,7 +71,7 @@ def test_for_spreadsheets_and_for_programs(file: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(run("usage", "--csv", "--by", "model").stdout)))
     assert [row["model"] for row in rows] == ["gpt-6-sol", '\'=1+"1"'], "which no spreadsheet computes"
     assert (rows[0]["cost_usd"], rows[1]["cost_usd"], rows[0]["first_byte_0.05s"]) == ("0.5", "", "0")
-    assert "first_byte_mores" in rows[0]
+    assert "first_byte_more" in rows[0]
     (row,) = csv.DictReader(io.StringIO(run("usage", "--csv").stdout))
     assert row["requests"] == "4"
     found = json.loads(run("usage", "--json", "--by", "account").stdout)

@@ -296,7 +296,7 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("POST", "", {"name": "ci", "requests_per_minute": 0}, 400, "requests_per_minute 0 is out of range"),
     ("POST", "", {"name": "ci", "budget": True}, 400, "budget expected a number"),
     ("POST", "", {"name": "ci", "budget": 5}, 400, "budget needs [[prices]]"),
-    ("POST", "", {"name": "ci", "group": "tame"}, 400, 'group names no group; did you mean "team"?'),
+    ("POST", "", {"name": "ci", "group": "tame"}, 400, 'group "tame" is no group; did you mean "team"?'),
     ("POST", "", {"name": "ci", "expires": "2020-01-01"}, 400, "expires 2020-01-01 is in the past"),
     ("POST", "", {"name": "ci", "expires": 5}, 400, "expires 5 is not a time"),
     ("POST", "", {"name": "ci", "hash": "0" * 64}, 400, "hash cannot be chosen"),
