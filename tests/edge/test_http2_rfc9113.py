@@ -368,5 +368,5 @@ def test_a_head_that_is_too_large_is_refused_in_the_form_of_its_protocol(
         assert peer.status_of(1) == status
         assert json.loads(peer.contents[1])["error"]["message"]
         peer.settle()
-    wait_until(lambda: len(refused()) > before)
-    assert refused()[before:] == [int(status)]
+    # The line of an earlier test may come late.
+    wait_until(lambda: int(status) in refused()[before:])
