@@ -472,6 +472,7 @@ async def test_both_wires_of_a_request_while_it_runs() -> None:
     assert {"request.progress", "request.ended"} <= set(types_of(other))
 
 
+@pytest.mark.backends(*REAL_BACKENDS)  # large bodies are handled in a thread
 async def test_what_is_shown_of_a_wire_is_bounded() -> None:
     long = whole(chat_response({"content": "word " * 100_000}))
     async with serving(long) as app, reading(app, WIRE) as client:
