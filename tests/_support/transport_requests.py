@@ -1,6 +1,6 @@
-"""Requests for the transport, and what its responses contain."""
+"""Requests for the transport, what its responses contain, and responses for a client with another one."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import httpx2
 
@@ -34,3 +34,14 @@ async def read(body: ResponseBody) -> list[bytes]:
     while data := await body.receive():
         pieces.append(data)
     return pieces
+
+
+class Pieces(httpx2.AsyncByteStream):
+    """A body in pieces of one size."""
+
+    def __init__(self, body: bytes, size: int) -> None:
+        self._body, self._size = body, size
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for at in range(0, len(self._body), self._size):
+            yield self._body[at : at + self._size]

@@ -1,7 +1,6 @@
 """A framing that no protocol has: named by a spec, a host or an endpoint, it is all that the gateway needs."""
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from failures.responses import Text, frames
 from failures.responses import stream as stream_of_upstream
 from gateway.fakes import call
 from translation import client_request
+from transport_requests import Pieces
 from virtual_time import REAL_BACKENDS
 
 from dragoman import PROTOCOLS, UPSTREAMS
@@ -65,15 +65,6 @@ REQUESTS: dict[str, dict[str, Any]] = {
     },
     "/v1/toy": TOY_REQUEST,
 }
-
-
-class Pieces(httpx2.AsyncByteStream):
-    def __init__(self, body: bytes, size: int) -> None:
-        self._body, self._size = body, size
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for at in range(0, len(self._body), self._size):
-            yield self._body[at : at + self._size]
 
 
 async def responses(

@@ -4,7 +4,6 @@ import base64
 import json
 import struct
 from binascii import crc32
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import httpx2
 import pytest
 import rows
 from gateway.fakes import call
+from transport_requests import Pieces
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman import UPSTREAMS
@@ -136,15 +136,6 @@ def message(payload: object, **headers: str) -> bytes:
 def chunk(event: object) -> bytes:
     data = base64.b64encode(json.dumps(event).encode()).decode()
     return message({"bytes": data, "p": "abcdef"}, event_type="chunk", message_type="event")
-
-
-class Pieces(httpx2.AsyncByteStream):
-    def __init__(self, body: bytes, size: int) -> None:
-        self._body, self._size = body, size
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for at in range(0, len(self._body), self._size):
-            yield self._body[at : at + self._size]
 
 
 async def invoked(body: bytes, path: str = "/v1/messages", status: int = 200, **headers: str) -> Any:
