@@ -231,12 +231,7 @@ class ConversationReader(msgspec.Struct):
         call = CHECKS.required(part, "functionCall", path, OBJECT)
         call_id, name, arguments = call.get("id"), call.get("name"), call.get("args")
         shape = None
-        if not (
-            len(call) == 3
-            and type(call_id) is type(name) is str
-            and type(arguments) is dict
-            and len(part) == 1 + (SIGNATURE in part)
-        ):  # nearly all have only these
+        if not _is_usual(part, call, arguments):
             shape, at = CALL_SHAPE, f"{path}/functionCall"
             rename(call)
             name = CHECKS.required(call, "name", at, STRING)
@@ -253,12 +248,7 @@ class ConversationReader(msgspec.Struct):
         result = CHECKS.required(part, "functionResponse", path, OBJECT)
         call_id, name, response = result.get("id"), result.get("name"), result.get("response")
         shape, at = None, f"{path}/functionResponse"
-        if not (
-            len(result) == 3
-            and type(call_id) is type(name) is str
-            and type(response) is dict
-            and len(part) == 1 + (SIGNATURE in part)
-        ):  # nearly all have only these
+        if not _is_usual(part, result, response):
             shape = RESULT_SHAPE
             rename(result)
             name = CHECKS.optional(result, "name", at, STRING) or ""
@@ -343,6 +333,16 @@ def _add(parts: Sequence[Part], read: list[Part], texts: list[Part]) -> None:
             read += texts
             texts.clear()
         read.append(part)
+
+
+def _is_usual(part: JSONObject, value: JSONObject, data: JSON) -> bool:
+    """True for a call or a result with an id, a name, its data and nothing else, as nearly all are."""
+    return (
+        len(value) == 3
+        and type(value.get("id")) is type(value.get("name")) is str
+        and type(data) is dict
+        and len(part) == 1 + (SIGNATURE in part)
+    )
 
 
 def _made_id(path: str, name: str, text: str) -> str:
