@@ -101,13 +101,13 @@ async def item_of(store: ResponseStore, owner: str, id: str, now: int) -> Stored
     return (await store.items(owner, [id], now, LIMITS.max_bytes)).get(id)
 
 
-PUT_S = sqlite_store._PUT_S
+PUT_S = sqlite_store.PUT_S
 
 
 @pytest.fixture(autouse=True)
 def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine may be busy: where the deadline is not what is tested, it is a long one."""
-    monkeypatch.setattr(sqlite_store, "_PUT_S", 60.0)
+    monkeypatch.setattr(sqlite_store, "PUT_S", 60.0)
 
 
 def response(
@@ -615,7 +615,7 @@ async def test_it_works_only_inside_its_block(sqlite: Kind) -> None:
 async def test_a_locked_file_delays_a_response_by_a_quarter_of_a_second(
     sqlite: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman_server.responses.stores.sqlite._PUT_S", PUT_S)
+    monkeypatch.setattr("dragoman_server.responses.stores.sqlite.PUT_S", PUT_S)
     async with sqlite() as store:
         holder = sqlite3.connect(sqlite.path, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")

@@ -32,6 +32,9 @@ MAX_LOG_BYTES = 16 * 2**20
 # Seconds for which events are kept after the end, as long as OpenAI keeps them.
 LOG_KEPT_S = 600
 
+# Seconds for which the end of a response waits to be stored. After that the client gets it.
+PUT_S = 0.25
+
 # Bytes of events that are read at once.
 PAGE_BYTES = 256 * 1024
 

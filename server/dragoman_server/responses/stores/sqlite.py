@@ -19,6 +19,7 @@ from dragoman_server.platform import sqlite_file
 from dragoman_server.responses.stores.base import (
     LOG_KEPT_S,
     MAX_LOG_BYTES,
+    PUT_S,
     ROW_BYTES,
     EventPage,
     LogState,
@@ -38,9 +39,6 @@ _T = TypeVar("_T")
 
 # Seconds for which a call waits for another process to finish its writing.
 _BUSY_S = 2.0
-
-# Seconds for which the end of a response waits to be stored. After that the client gets it, and the writing continues.
-_PUT_S = 0.25
 
 FILE_FORMAT = sqlite_file.SQLiteFileFormat(
     "response store",
@@ -203,10 +201,10 @@ class SQLiteResponseStore:
         if self._writing is None:
             raise RuntimeError("the response store is used outside its running() block")
         self._writing.start_soon(write)
-        with anyio.move_on_after(_PUT_S):
+        with anyio.move_on_after(PUT_S):
             await written.wait()
         if not written.is_set():
-            raise ResponseStoreError(f"{self._file.name}: it was not written within {_PUT_S:g} s")
+            raise ResponseStoreError(f"{self._file.name}: it was not written within {PUT_S:g} s")
         if failures:
             raise failures[0]
         return True

@@ -18,6 +18,7 @@ from dragoman_server.responses.stores.base import (
     LOG_KEPT_S,
     MAX_LOG_BYTES,
     PAGE_BYTES,
+    PUT_S,
     ROW_BYTES,
     EventPage,
     LogState,
@@ -33,8 +34,7 @@ from dragoman_server.responses.stores.base import (
 )
 from dragoman_server.valkey.connection import ValkeyConnection
 
-# Seconds for which the end of a response waits to be stored, and for any other call.
-_PUT_S = 0.25
+# Seconds for any call but put().
 _CALL_S = 1.0
 
 # Items of a response: a script with more would stop the server for too long.
@@ -302,7 +302,7 @@ class ValkeyResponseStore:
             yield
 
     async def put(self, response: StoredResponse) -> bool:
-        return await self._put(response, _PUT_S)
+        return await self._put(response, PUT_S)
 
     async def open(self, response: StoredResponse) -> bool:
         return await self._put(response, _CALL_S)
