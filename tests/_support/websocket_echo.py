@@ -14,8 +14,8 @@ from command.process import Server
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman_server.serving.run import serve
-from dragoman_server.serving.websocket import DRAINING
 from dragoman_server.settings import ServerSettings, Settings
+from dragoman_server.streams.byte_stream import DRAINING
 
 
 class Echo(Server):

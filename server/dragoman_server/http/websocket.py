@@ -32,6 +32,7 @@ from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.proxying.client_request import SCOPE_TURN
 from dragoman_server.responses.recent import RecentResponses, Turn
 from dragoman_server.settings.server import MAX_BODY_BYTES
+from dragoman_server.streams.byte_stream import DRAINING, UTF8
 from dragoman_server.wire.headers import BROWSER_HEADERS, retry_headers
 from dragoman_server.wire.replies import Reply
 
@@ -49,11 +50,6 @@ _MAX_UNREAD = 64
 _RETRY_S = 1.0
 # Seconds in which a client can close the connection after the gateway has.
 _CLOSE_S = 1.0
-
-# The extension by which our server says that it begins to stop.
-DRAINING = "dragoman.draining"
-# The extension by which it passes on texts as UTF-8, so that nobody makes a str of megabytes.
-UTF8 = "dragoman.utf8"
 
 _NORMAL, _POLICY, _SERVICE_RESTART = 1000, 1008, 1012  # RFC 6455, 7.4.1, and IANA's registry
 

@@ -40,17 +40,10 @@ from dragoman_server.serving.websocket_frames import (
     data_frames,
 )
 from dragoman_server.serving.websocket_handshake import Handshake
+from dragoman_server.streams.byte_stream import DRAINING, UTF8
 
 if TYPE_CHECKING:
     from dragoman_server.serving.connection import Address, Connection, WorkerContext
-
-# The ASGI extension whose method wait() returns when a stop has begun. The application then ends what it does and
-# closes with 1012; what is still open when the stop cancels requests is closed with that code here.
-DRAINING = "dragoman.draining"
-
-# The ASGI extension by which texts are UTF-8 in both directions, if the application accepts with a true `utf8`. Then
-# `text` is bytes, which were checked, and nobody has to make a str of megabytes.
-UTF8 = "dragoman.utf8"
 
 # Seconds of silence before a ping: below the shortest idle timeouts of proxies (30 to 60 s).
 PING_S = 20.0
@@ -227,12 +220,11 @@ class WebSocket:
             raise ClientLeft("the WebSocket is closed")
         match self._phase, message["type"]:
             case _Phase.OPEN, "websocket.send":
-                data, text = message.get("bytes"), message.get("text")
+                opcode, data = BINARY, message.get("bytes")
                 if data is None:
-                    data = text if isinstance(text, bytes) else text.encode()
-                    await self._write(data_frames(DataMessage(TEXT, data)))
-                else:
-                    await self._write(data_frames(DataMessage(BINARY, data)))
+                    opcode, data = TEXT, message["text"]
+                data = data.encode() if isinstance(data, str) else data
+                await self._write(data_frames(DataMessage(opcode, data)))
             case _Phase.HANDSHAKE, "websocket.accept":
                 await self._accept(message)
             case _Phase.OPEN, "websocket.close":

@@ -15,6 +15,12 @@ WriteNow: TypeAlias = Callable[[bytes], bool]
 # The ASGI extension in which our server offers one, as its member "write".
 WRITE_NOW = "dragoman.write_now"
 
+# Its extensions for WebSockets. The method wait() of the first returns when a stop has begun: the application then ends
+# what it does and closes with 1012, and what is still open when the stop cancels requests is closed with that code.
+DRAINING = "dragoman.draining"
+# Texts are UTF-8 in both directions, if the application accepts with a true `utf8`. Then `text` is bytes, which were
+# checked, and nobody has to make a str of megabytes.
+UTF8 = "dragoman.utf8"
 
 # Takes bytes and returns true if it can take more. It may not wait.
 Take: TypeAlias = Callable[[bytes], bool]

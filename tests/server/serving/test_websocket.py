@@ -19,15 +19,14 @@ from websocket_client import COMPRESSED, FIN, KEY, OVER, Answer, OverHTTP1, Over
 from dragoman_server.serving.connection import KEEP_ALIVE_S
 from dragoman_server.serving.websocket import (
     CLOSE_S,
-    DRAINING,
     MAX_EARLY,
     MAX_PONGS,
     MAX_UNANSWERED,
     PING_S,
-    UTF8,
 )
 from dragoman_server.serving.websocket_frames import BINARY, CLOSE, MAX_FRAME, PING, PONG, TEXT
 from dragoman_server.settings import ServerSettings
+from dragoman_server.streams.byte_stream import DRAINING, UTF8
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
