@@ -191,7 +191,7 @@ class StreamWriter(Protocol):
     """Events in, whole server-sent events out. The events come in legal order, see dragoman.testing."""
 
     def send(self, event: Event) -> bytes:
-        """Return the bytes for one event, b"" if it has none of its own yet."""
+        """Return the bytes for one event, b"" if there are none yet."""
 
     def send_texts(self, delta: Delta, texts: list[str]) -> bytes:
         """Return the bytes that send() would return for deltas like this one with these texts, one at least.

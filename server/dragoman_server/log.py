@@ -401,7 +401,7 @@ def configure_logging(level: str, form: str, stream: TextIO | None = None, mask:
 def capture_foreign_logs() -> None:
     """Write everything else that this process reports on stderr in the form of Dragoman's own lines.
 
-    These are the lines of all other loggers from WARNING on (at lower levels some log what is sent over the wire),
+    These are the lines of all other loggers from WARNING on (at lower levels some log the bytes on the wire),
     warnings, and uncaught exceptions. Call it after configure_logging().
     """
     root = logging.getLogger()

@@ -47,7 +47,7 @@ class Kind:
         store = ValkeyAccountStore(self.server.url, max_conversations=MAX_CONVERSATIONS)
         if self.name == "valkey":
             return store
-        # As slow as the machine may be: a decision of its own would be no test of the server.
+        # As slow as the machine may be: a local decision would not test the server.
         return ResilientStore(store, MemoryAccountStore(max_conversations=MAX_CONVERSATIONS), deadline_s=20.0)
 
 

@@ -1,6 +1,6 @@
 """Every secret that a test makes is a canary: it is looked for in all that the test's gateway lets out.
 
-That is every `Secret` of this process that looks like one (`looks_secret`), and for gateways in processes of their own
+That is every `Secret` of this process that looks like one (`looks_secret`), and for gateways in other processes
 what their environment and their file have. It is looked for in the records of the log, in what clients get from an
 application or from a process, in the output of processes and in the files of stores. conftest.py fails the test.
 """

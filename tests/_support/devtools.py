@@ -70,7 +70,7 @@ class Chromium:
         self._folder.cleanup()
 
     def open(self, url: str, *, width: int = 1440, height: int = 900, dark: bool = False) -> Page:
-        """Open a page in a tab of its own."""
+        """Open a page in a new tab."""
         target = self.call("Target.createTarget", {"url": "about:blank"})["targetId"]
         session = self.call("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
         page = Page(self, session, target)

@@ -326,7 +326,7 @@ class Running(NamedTuple):
 class Gateways:
     """Gateways that tests share, because starting a process takes time: one for each backend and configuration.
 
-    A test that ends its process, or measures its memory, starts one of its own.
+    A test that ends its process, or measures its memory, starts another.
     """
 
     def __init__(self, make_directory: Callable[[], Path]) -> None:

@@ -65,7 +65,7 @@ class Served:
         return found
 
     def is_alive(self) -> None:
-        """Assert that it responds to others, and has logged no exception of its own."""
+        """Assert that it responds to others, and has logged no exception."""
         self._health_client.request("GET", "/healthz")
         response = self._health_client.getresponse()
         assert (response.status, response.read()) == (200, b'{"status":"ok","name":"dragoman"}')

@@ -1,6 +1,6 @@
 """What the gateway costs: CPU time of its process per event and per request, beside a bare relay of bytes.
 
-Gateways, upstream, relay and load client are processes of their own (bench_peers.py). On two cores the gateways and the
+Gateways, upstream, relay and load client are separate processes (bench_peers.py). On two cores the gateways and the
 relay have one, upstream and load client the other. All are started before the first measurement and take turns within
 each round, in a random order, so that whatever else the machine does meets all of them; a figure is the median of the
 quieter half of the rounds. docs/performance.md explains them.

@@ -73,7 +73,7 @@ HELPERS_ERROR: dict[str, type[Exception]] = {
 
 
 def test_the_stream_helper_sees_the_limit(pair: Pair, sdk: Sdk) -> None:
-    """OpenAI's helpers raise errors of their own for it, Anthropic's returns the response."""
+    """OpenAI's helpers raise their own errors for it, Anthropic's returns the response."""
     body = body_of(pair.client, pair.model("length"), "Tell me all")
     if pair.client == MESSAGES:
         assert sdk.final(pair.client, body).stop_reason == "max_tokens"

@@ -304,7 +304,7 @@ def test_a_killed_process_has_lost_nothing(simulator: Simulator, gateway: Gatewa
 # Counts.
 
 
-# The second gateway has the models under the names of its own upstreams.
+# The second gateway has the models under its upstreams' names.
 each_counted = pytest.mark.parametrize(
     "name",
     [

@@ -137,7 +137,7 @@ supports_websockets = true
 
 @pytest.fixture
 def codex(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
-    """Return what starts Codex, in a home of its own. The first arguments are for its configuration."""
+    """Return the command that starts Codex in a new home. The first arguments are for its configuration."""
     if shutil.which("codex", path=PATH) is None:
         pytest.skip(f"codex is not installed: {AGENTS['codex'].install}")
     settings = tmp_path / ".codex" / "config.toml"

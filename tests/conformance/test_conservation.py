@@ -2,7 +2,7 @@
 
 One value at a time is changed (or one unknown member added) and the document translated again. A string must be
 found in the output, or its place in the ledger; a changed number or switch must change the output or the ledger.
-A refusal with a path is not silent either. Other values have no meaning of their own: `MEANINGLESS` has all of
+A refusal with a path is not silent either. Other values have no meaning alone: `MEANINGLESS` has all of
 them, with reasons.
 """
 

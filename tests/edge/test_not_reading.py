@@ -93,7 +93,7 @@ class Flood:
 
 @contextmanager
 def stalled(gateway: EdgeGateway, room: int = 4096) -> Iterator[socket.socket]:
-    """A client that has requested a stream and reads none of it. room: the size of its own buffer."""
+    """A client that has requested a stream and reads none of it. room: the size of its buffer."""
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
         client.settimeout(DEADLINE_S)

@@ -1,4 +1,4 @@
-"""Recorded requests that are read and written again for an upstream of their own protocol."""
+"""Recorded requests that are read and written again for an upstream of the same protocol."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class EventWriter:
         return f"<EventWriter {self._spec.name}, {self._checker.state.value}>"
 
     def send(self, event: Event) -> bytes:
-        """Return the bytes for one event, b"" if it has none of its own yet.
+        """Return the bytes for one event, b"" if there are none yet.
 
         Raises LocalProtocolError for an event that may not come now (see dragoman.testing.EventOrderChecker), and for
         one of a second choice if the protocol has only one. The writer stays as it was then.

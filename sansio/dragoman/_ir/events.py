@@ -269,7 +269,7 @@ class Search(msgspec.Struct, frozen=True, gc=False):
 
 
 class Opaque(msgspec.Struct, frozen=True, gc=False):
-    """A whole block, item or frame that has no event of its own, e.g. a server tool's result.
+    """A whole block, item or frame without an event class, e.g. a server tool's result.
 
     Attributes:
         origin: The protocol that it came in.

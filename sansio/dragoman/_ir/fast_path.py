@@ -123,7 +123,7 @@ def _padded_end(tail: bytes, close: bytes) -> _EndFinder:
 
 
 def _around_counts(tail: bytes, member: bytes) -> list[bytes]:
-    """Return what is around the numbers in a member."""
+    """Return the bytes before and after the numbers in a member."""
     at = tail.find(b'"' + member + b'":')
     found = _OBJECT.match(tail, at + len(member) + 3) if at >= 0 else None
     if found is None:

@@ -151,7 +151,7 @@ class ToolCall(Node, frozen=True, gc=False):
         namespace: The tool's namespace, or None.
         cache: A cache mark on it, or None.
         path: A JSON Pointer to it in the client's body.
-        hosted: The kind of the HostedTool that was called (`shell`, say), if its calls have a form of their own in the
+        hosted: The kind of the HostedTool that was called (`shell`, say), if its calls have their own form in the
             client's protocol. `name` and `input` are then its function's.
     """
 
@@ -188,7 +188,7 @@ class ToolResult(Node, frozen=True, gc=False):
 
 
 class OpaquePart(msgspec.Struct, frozen=True, gc=False):
-    """A block, part or item that has no class of its own here.
+    """A block, part or item without a class here.
 
     Attributes:
         origin: The protocol that it came in.
@@ -312,7 +312,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
         compact: The client requests a summary of the conversation, in the form its protocol has for that.
         repairs: What the reader repaired, because it broke the protocol, or altered.
         defined: Names of fields without a place in the document that the protocol defines and no other has.
-        native: The client's body, of a request that is fitted to an upstream of its own protocol (Capabilities.relay).
+        native: The client's body, of a request that is fitted to an upstream of the same protocol (Capabilities.relay).
             Its writer sends what no pass has changed as it came.
         received: That request as its reader returned it, None for all others.
     """

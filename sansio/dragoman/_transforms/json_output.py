@@ -1,7 +1,7 @@
 """Structured output for upstreams that cannot enforce a schema.
 
 One pass requests the format in another way, one stage makes the response look as if the upstream supported it. A tool
-that the model must call is strictest, but only possible if the client has no tools of its own, forbids none and
+that the model must call is strictest, but only possible if the client has no tools itself, forbids none and
 requests no reasoning with it: in such a conflict the client's settings win. Otherwise the schema is sent as
 instructions, and a code fence around the response is stripped. The client never gets a tool that it did not offer.
 """

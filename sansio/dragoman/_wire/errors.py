@@ -91,7 +91,7 @@ MAX_MESSAGE = 2000
 # Members with the message in the errors of official and compatible servers, in the order in which it is looked for.
 _MESSAGE_KEYS = ("message", "error", "detail", "msg", "title")
 
-# The status for a kind when the error did not come with one of its own.
+# The status for a kind when the error came without one.
 STATUS_BY_KIND: dict[ErrorKind, int] = {
     **{kind: status for status, kind in KIND_BY_STATUS.items()},
     ErrorKind.CONTEXT_LENGTH: 400,

@@ -42,7 +42,7 @@ def find_broken_keyword(schema: JSON, value: JSON) -> str | None:
 
 
 def referenced(root: JSON, reference: str) -> JSON:
-    """Return the definition that a reference names, None for one that is not in this schema, or by an anchor."""
+    """Return the definition that a reference names, or None if it is an anchor or points outside this schema."""
     found = root
     for step in reference[2:].split("/"):
         found = found.get(step.replace("~1", "/").replace("~0", "~")) if type(found) is dict else None

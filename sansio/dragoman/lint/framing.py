@@ -82,7 +82,7 @@ class _Event:
 def read_frames(stream: bytes, report: Report, *, crlf: bool = False) -> Iterator[PlacedFrame]:
     """Yield the events of a stream, also of one that leaves the narrow form.
 
-    report: gets the findings. crlf: the protocol's own servers end lines so, and repeat an error in a line of its own;
+    report: gets the findings. crlf: the protocol's own servers end lines so, and repeat an error in a separate line;
     or they send one JSON array.
     """
     if not stream:

@@ -60,7 +60,7 @@ class GeminiStream:
         self._identity: tuple[JSON, ...] | None = None
 
     def read_bytes(self, stream: bytes) -> None:
-        """Check what is in no event."""
+        """Check the parts that no event carries."""
         for pattern, rule, detail in (
             (_COMMENT, "gemini-comment", "a comment"),
             (_LINE_SEPARATORS, "gemini-line-separator", "a character that ends a line for some clients"),

@@ -88,7 +88,7 @@ class Balances(BackgroundTaskGroup):
         self._due: dict[str, float] = {}
 
     def take_over(self, previous: "Balances") -> None:
-        """Use what is known from before a reload, until it is read again."""
+        """Use the balances known before a reload until they are read again."""
         self.shares = dict(previous.shares)
 
     def refresh(self, upstream: UpstreamSettings) -> None:

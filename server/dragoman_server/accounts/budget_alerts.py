@@ -44,7 +44,7 @@ _MAX_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BudgetUse:
-    """What was spent of a budget, without what is reserved.
+    """The spent part of a budget, without reservations.
 
     Attributes:
         holder: With a budget.
@@ -72,7 +72,7 @@ class BudgetAlerts(BackgroundTaskGroup):
         self._sending = 0
 
     def note(self, use: BudgetUse, webhook: Secret | None, now: float) -> None:
-        """Send what is due, in the background. webhook: None to write to the log only."""
+        """Send the due alerts in the background. webhook: None to write to the log only."""
         reached = [threshold for threshold in THRESHOLDS if use.percent >= threshold]
         if not reached or self._tasks is None:
             return

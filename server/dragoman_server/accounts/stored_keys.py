@@ -1,4 +1,4 @@
-"""The client keys that are kept in the account store, beside those of the configuration.
+"""The client keys that are kept in the account store, in addition to the configuration's.
 
 Each process has a view of them, which is REFRESH_S old at most; no request waits for the store. While the store does
 not respond the view stays as it is, and a process that has had no response yet knows that it has none. A change is made

@@ -22,7 +22,7 @@ LOOKED_UP = "2026-11-23"
 
 _BEDROCK_CHAT: Mapping[str, object] = {**PUBLIC, "max_tokens_field": "max_completion_tokens"}
 _BEDROCK_MODELS = ("anthropic.claude-*", "*.anthropic.claude-*", "openai.gpt-*")
-# The names of some profiles (ARNs) do not show what is behind them.
+# The names of some profiles (ARNs) do not show which model is behind them.
 _BEDROCK_PROTOCOLS = (("*anthropic.claude-*", (MESSAGES,)), ("arn:*", ()), ("*", (RESPONSES, CHAT)))
 
 CLOUDS = (

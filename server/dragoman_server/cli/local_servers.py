@@ -37,7 +37,7 @@ class LocalServer:
         base_url: Where it listens if nothing else is configured.
         key: The variable for its key, if it is started with one.
         owner: The owner that it writes for its models, "" if that differs.
-        details: The path of its own list, with the context window of its models.
+        details: The path of the server's native list, with the context windows of models.
         advice: A line for the configuration file.
         enlarge: The option for a context window of {tokens}, of servers with an owner.
     """

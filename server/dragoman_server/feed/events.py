@@ -42,7 +42,7 @@ class FeedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     Attributes:
         number: Its place among the events of its process, from 1 on.
-        request, client_key, model, upstream: What is known of its request by then, "" for what is not; for filters.
+        request, client_key, model, upstream: Its request's, as far as known by then, else ""; for filters.
         data: A JSON object.
     """
 

@@ -85,7 +85,7 @@ class FeedReader:
         return _event_id(self.places)
 
     def id_around(self, worker: str) -> tuple[str, str]:
-        """Return what is before and after the number of this worker's last event in the id."""
+        """Return the parts of the id before and after the number of this worker's last event."""
         before, _, after = _event_id({**self.places, worker: "#"}).partition("#")
         return before, after
 

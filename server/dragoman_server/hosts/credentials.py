@@ -60,7 +60,7 @@ class Credential:
         return f"<Credential of {self._vendor.library}>"
 
     async def get(self, now: float) -> FoundCredential:
-        """Return what is valid for a while. now: seconds since the epoch. Raises HostError."""
+        """Return a token that is valid for a while. now: seconds since the epoch. Raises HostError."""
         found = self._kept(now)
         if found is None:
             found = await self._in_thread(self._renewed, now)
@@ -100,7 +100,7 @@ class Credential:
         return found if found.lasts(now + EARLY_S) or now < self._next_at else None
 
     def _renewed(self, now: float) -> FoundCredential:
-        """Return what is found anew, unless a call before this one has done so. Runs in the thread."""
+        """Return a new token, unless a call before this one has got one. Runs in the thread."""
         if (kept := self._kept(now)) is not None:
             return kept
         if self._failure is not None and now < self._next_at:
@@ -138,7 +138,7 @@ def credential_of(extra: str, identity: str | None, scope: str) -> Credential:
 
 
 def cloud_credential(upstream: UpstreamSettings, account: AccountSettings) -> Credential | None:
-    """Return the credential of an account, None for one that has a key, or an upstream that is no cloud."""
+    """Return the credential of an account, or None if it has a key or its upstream is no cloud."""
     door = door_of(upstream)
     if door is None or not door.extra or account.api_key is not None:
         return None

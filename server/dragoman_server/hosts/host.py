@@ -53,7 +53,7 @@ class HostError(Exception):
         self.detail = detail
 
     def again(self) -> "HostError":
-        """Return an equal error: each raise adds to the traceback of its own."""
+        """Return an equal error, because each raise adds to a traceback."""
         return HostError(str(self), self.detail)
 
 

@@ -222,7 +222,7 @@ def _in_group(key: ClientKey, groups: Mapping[str, Group]) -> tuple[ClientKey, s
 
 
 def _by_hash(keys: Iterable[tuple[ClientKey, str | None]]) -> dict[str, _KnownKey]:
-    """Return the keys by their hashes. keys: each with what is wrong with it."""
+    """Return the keys by their hashes. keys: each with its error."""
     found = dict[str, _KnownKey]()
     for key, problem in keys:
         found[key.hash] = _KnownKey(key, key.expires, problem=problem)

@@ -230,7 +230,7 @@ def anthropic_model(entry: CatalogEntry) -> JSON:
 
 
 class GoogleModel(msgspec.Struct):
-    """A model in Google's form, which leaves out what is not known."""
+    """A model in Google's form, which leaves out unknown members."""
 
     name: str
     displayName: str

@@ -1,4 +1,4 @@
-"""GET /openapi.json: what is at all paths, in OpenAPI 3.1, made from the routes; GET /docs: a page that shows it.
+"""GET /openapi.json: all paths in OpenAPI 3.1, made from the routes; GET /docs: a page that shows it.
 
 What a route does is said where it is made, see ApiOperation. Schemas come from the types that make the bodies; those
 that a vendor documents are objects with a link. Both need a client key where there are keys, as the list of paths at /.
@@ -80,7 +80,7 @@ def openapi_document(routes: Iterable[BaseRoute], *, needs_keys: bool) -> JSONOb
     types = dict.fromkeys(each for here in found.values() for each in chain(*map(_types_of, here.values())))
     schemas, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
     for component in components.values():
-        # Docstrings go on with what is for readers of the code.
+        # Docstrings go on with notes for readers of the code.
         component["description"] = component.get("description", "").partition("\n\n    Attributes:")[0]
     schema_of = dict(zip(types, schemas, strict=True))
     bearer = {"type": "http", "scheme": "bearer"}

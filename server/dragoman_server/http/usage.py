@@ -247,7 +247,7 @@ class OwnUsageEndpoint(BaseEndpoint):
         key, limits = request.key, self.gateway.limits
         if key is None:
             raise RequestRefused(
-                "this gateway has no client keys, so nobody has usage of their own; the operator sees all of it with "
+                "this gateway has no client keys, so no usage belongs to a client; the operator sees all of it with "
                 "dragoman usage",
                 status=404,
                 code="no_client_keys",

@@ -103,7 +103,7 @@ class WebSocketConnection:
         self._closed = False
         self._recent = RecentResponses()
         self._utf8 = UTF8 in scope.get("extensions", {})
-        self._unread: deque[bytes | None] = deque()  # messages, None for one in binary
+        self._unread: deque[bytes | None] = deque()  # messages; None stands for a binary one
         self._lanes: dict[str | None, deque[Create]] = {}  # those at work, with what waits in them
         self._waiting_bytes = 0
         self._running: dict[str | None, WebSocketWriter] = {}  # the response that each of them sends

@@ -1,4 +1,4 @@
-"""Run what is large in a thread: the event loop serves all other requests meanwhile.
+"""Run work on large data in a thread: the event loop serves all other requests meanwhile.
 
 All work on bytes from outside is linear, and a small input is handled where it is, without a thread. One function
 decides, by the size of the input. The threads are few, and an abandoned call keeps its thread until it ends, so clients

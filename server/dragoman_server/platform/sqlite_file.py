@@ -66,7 +66,7 @@ class SQLiteFile:
     """A file and the connection to it, for one thread at a time.
 
     Args:
-        error: raised for what is wrong with the file.
+        error: raised if something is wrong with the file.
 
     Attributes:
         name: The kind and the path, for errors.

@@ -108,7 +108,7 @@ def explain(
 ) -> Explanation:
     """Explain one request. query: without the question mark. headers: with lower-case names. Raises NoEndpoint.
 
-    client_key: the one that it comes with, None for one that may do everything.
+    client_key: the key that it comes with. None: it may do everything.
     """
     found = find_endpoint(protocols.values(), path, query)
     if found is None:

@@ -241,7 +241,7 @@ class Planner:
     def first(self) -> Plan:
         """Return the plan for the first upstream that can take the request.
 
-        Raises RemoteProtocolError for what is wrong with the request; RequestRefused for what the upstream cannot do
+        Raises RemoteProtocolError for a faulty request; RequestRefused for what the upstream cannot do
         (400), what its key may not change (403), and a model that no upstream serves (404).
         """
         chain = find_destinations(self.settings, self.client, self._head.model, self.upstreams, self.listed)

@@ -54,7 +54,7 @@ class Replayed(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """The first place where what is sent now differs from what was recorded.
+    """The first place where the bytes sent now differ from those recorded.
 
     Attributes:
         where: `request` or `response`.
@@ -149,7 +149,7 @@ def attempt_of(recording: Recording) -> RecordedAttempt:
 
 
 def first_difference(recording: Recording, replayed: Replayed) -> Difference | None:
-    """Return where what is sent now first differs from what was recorded, None if it does not."""
+    """Return the first place where the bytes sent now differ from those recorded, or None."""
     sent = as_bytes(attempt_of(recording).body)
     if sent != replayed.request:
         return _difference("request", None, decoded(sent), decoded(replayed.request))

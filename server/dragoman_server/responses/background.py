@@ -312,7 +312,7 @@ class BackgroundResponses(BackgroundTaskGroup):
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """See BackgroundTaskGroup. At the end, what is not complete becomes failed."""
+        """See BackgroundTaskGroup. At the end, responses that are not complete become failed."""
         async with self.followers.running(), super().running():
             assert self._tasks is not None
             self._tasks.start_soon(self._watch)

@@ -1,8 +1,8 @@
 """Let clients follow the events of a response that is made in the background, in whichever process.
 
 Whoever follows a response reads the log in the response store, so what a client has seen is there when it comes back.
-All followers of a response in one process share what is read: one task reads the log, and each takes what is new to it.
-One that is behind reads for itself, and one that reads nothing holds up no other.
+All followers of a response in one process share one read: one task reads the log, and each follower takes the events
+that it lacks. One that is behind reads for itself, and one that reads nothing holds up no other.
 """
 
 import time

@@ -433,8 +433,8 @@ def _run_worker(
     link: SupervisorLink | None = None,
 ) -> None:
     def ready() -> None:
-        # The command has disabled collections, see __main__. None has to look at what is loaded by now: 0.2 MB of that
-        # is garbage and stays, and to find it takes as long as a fifth of the start.
+        # The command has disabled collections, see __main__. None has to look at the objects loaded so far: 0.2 MB of
+        # them is garbage and stays, and to find it takes as long as a fifth of the start.
         gc.freeze()
         gc.enable()
         on_ready()

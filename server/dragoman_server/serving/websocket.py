@@ -1,6 +1,6 @@
 """One WebSocket, between the events of hypercorn's ASGI streams, frames and ASGI.
 
-HTTP1 and HTTP2 use it like hypercorn's streams, in place of its WSStream (docs/decisions/4-hypercorn.md). The task that
+HTTP1 and HTTP2 use it like hypercorn's streams, instead of its WSStream (docs/decisions/4-hypercorn.md). The task that
 reads the connection never writes and never waits for the application: it parses, queues messages, and notes what is to
 be written. A task of each open WebSocket writes that: pings, pongs and the Close, after which it ends the stream.
 """

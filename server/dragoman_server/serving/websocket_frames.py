@@ -186,7 +186,7 @@ class WebSocketReader:
             raise FrameError(PROTOCOL_ERROR, "a continuation was expected, or none")
 
     def _take(self, frame: _Frame) -> bytes:
-        """Remove what is there of a frame's payload from the buffer, and unmask it."""
+        """Remove the received part of a frame's payload from the buffer, and unmask it."""
         data = bytes(memoryview(self._buffer)[: frame.left])
         size = len(data)
         del self._buffer[:size]

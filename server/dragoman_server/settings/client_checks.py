@@ -16,7 +16,7 @@ _Rows: TypeAlias = Sequence[tuple[_Path, _Row]]
 def client_problems(
     groups: _Rows[Group], keys: _Rows[ClientKey], server: ServerSettings, *, with_prices: bool
 ) -> Iterator[tuple[_Path, str]]:
-    """Yield what is wrong, each with its place. with_prices: some model has a price."""
+    """Yield each error with its place. with_prices: some model has a price."""
     yield from limit_problems([*groups, *keys], [group.name for _, group in groups], with_prices=with_prices)
     for path, key in keys:
         if (key.previous_hash is None) != (key.previous_expires is None):
@@ -43,7 +43,7 @@ def _is_http_url(text: str) -> bool:
 def limit_problems(
     holders: _Rows[LimitHolder], groups: Sequence[str], *, with_prices: bool
 ) -> Iterator[tuple[_Path, str]]:
-    """Yield what is wrong with limits. groups: the names of all. with_prices: some model has a price."""
+    """Yield the errors in limits. groups: the names of all. with_prices: some model has a price."""
     for path, holder in holders:
         if holder.budget is not None and not with_prices:
             text = f"needs [[prices]]: without a price, a {holder.kind} with a budget may use no model"

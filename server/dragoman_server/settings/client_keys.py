@@ -84,7 +84,7 @@ def checked_table(table: Mapping[str, object]) -> dict[str, Any]:
 
 
 def table_of(key: ClientKey) -> dict[str, object]:
-    """Return the table of a client key, with what is not the default."""
+    """Return the table of a client key, without defaults."""
     values = {name: getattr(key, name) for name in SETTINGS}
     return {name: value for name, value in values.items() if value != SETTINGS[name].default}
 

@@ -52,7 +52,7 @@ def targets_of(chain: str | tuple[str, ...]) -> tuple[str, ...]:
 class PatternTable(Generic[_T]):
     """Values by patterns. The first row that matches a name is found without trying all of them.
 
-    Patterns without `*` are looked up, the others by what is before their first `*`.
+    Patterns without `*` are looked up, the others by the text before their first `*`.
     """
 
     __slots__ = ("_by_prefix", "_lengths", "_names", "_values")

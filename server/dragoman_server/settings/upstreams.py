@@ -92,7 +92,7 @@ class UpstreamSettings(CapabilitySettings):
         str,
         "anthropic-version of translated requests; auto: 2026-10-21, or 2023-06-01 where sampling settings need it",
     ] = AUTO_VERSION
-    # Only for clients of its own protocols, which are relayed.
+    # Only for clients of the upstream's protocols, which are relayed.
     stores_responses: Annotated[
         bool, "stores responses itself, for previous_response_id; else the gateway's store does"
     ] = False

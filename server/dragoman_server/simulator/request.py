@@ -103,7 +103,7 @@ class SimulatedRequest:
     def results(self) -> list[ToolResult]:
         """The tool results since the assistant's last message.
 
-        Clients put notes next to the results, in the same message; text in a message of its own is a new turn.
+        Clients put notes next to the results, in the same message; text in a separate message is a new turn.
         """
         found: list[list[ToolResult]] = []
         for message in self.document.messages:

@@ -77,7 +77,7 @@ _SHELL_TOOLS = {
     "exec_command": "cmd",
     "run_shell_command": "command",
 }
-# Agents put texts of their own around the user's, and may quote it.
+# Agents put their own texts around the user's, and may quote it.
 _COMMAND = re.compile(r"\brun `([^`\n]{1,1000})`")
 
 # A word with the white space before it, or a part of a long one; joined, they are the text.

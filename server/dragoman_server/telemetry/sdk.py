@@ -1,7 +1,7 @@
 """Set up the SDK of OpenTelemetry as its own variables say, and stop it within bounded time.
 
 The variables are the standard's: OTEL_SERVICE_NAME, OTEL_TRACES_EXPORTER, OTEL_EXPORTER_OTLP_ENDPOINT and so on. The
-SDK reads most of them itself; here is what is left to an application. One around the gateway that has set up
+SDK reads most of them itself; here is the part that it leaves to an application. One around the gateway that has set up
 OpenTelemetry keeps its own providers.
 """
 

@@ -1,7 +1,7 @@
 """The names by which OpenTelemetry calls what the gateway reports.
 
 The names for HTTP, servers and errors are stable. The names for generative AI are not ("Status: Development"), and move
-to conventions of their own, which have not released any. The names here come from VERSION, which tools read today.
+to their own conventions, which have had no release. The names here come from VERSION, which tools read today.
 """
 
 from dataclasses import dataclass

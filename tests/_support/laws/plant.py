@@ -14,7 +14,7 @@ from typing import Any
 
 Json = Any
 
-# Members whose whole content is one value of free form: what is inside has no places of its own.
+# Members whose whole content is one value of free form: nothing inside is a place.
 FREE = frozenset({"parameters", "input_schema", "schema", "output_schema", "input_examples", "arguments"})
 
 

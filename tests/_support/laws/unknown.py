@@ -117,7 +117,7 @@ def lost_of_response(upstream: str, client: str, body: Body, draw: st.DataObject
 
 
 def lost_of_frame(upstream: str, client: str, frames: list[Any], draw: st.DataObject) -> list[str]:
-    """The same in one frame that says something of its own: others repeat what is said elsewhere."""
+    """The same in a frame that adds something: others repeat what is said elsewhere."""
     number = frames.index(draw.draw(st.sampled_from(list(filter(has_content, frames)))))
     planted = Planted(frames[number], draw, BESIDE)
     try:

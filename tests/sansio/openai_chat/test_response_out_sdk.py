@@ -14,7 +14,7 @@ from dragoman._wire.sse import SSEParser
 
 # The SDK has no types for these, or its parser of JSON refuses them.
 UNKNOWN = ("# custom calls", "# moderation has", "# half a surrogate")
-# Its helper raises an error of its own for them.
+# Its helper raises its own error for them.
 RAISES = (b'"finish_reason":"length"', b'"finish_reason":"content_filter"')
 UNSENT = {"parsed": True, "tool_calls": {"__all__": {"index"}}}
 

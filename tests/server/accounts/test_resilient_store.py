@@ -255,7 +255,7 @@ async def test_a_hang_is_reported_as_a_hang(
     assert caplog.messages[-1].endswith("this gateway decides from its own memory: no response within 50 ms")
 
 
-# Decisions of its own.
+# Its own decisions.
 
 
 async def test_local_decisions_start_from_the_last_known_state(

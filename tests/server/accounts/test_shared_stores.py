@@ -66,7 +66,7 @@ def any_server() -> Iterator[ValkeyServer]:
 
 @pytest.fixture
 def server() -> Iterator[ValkeyServer]:
-    """One of its own, which the test may kill."""
+    """A separate server, which the test may kill."""
     with valkey_server() as running:
         yield running
 

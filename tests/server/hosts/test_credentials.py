@@ -530,7 +530,7 @@ class TokenServer:
 
 
 def service_account(folder: Path, token_uri: str) -> str:
-    """Write the file of a service account, with a key of its own."""
+    """Write the file of a service account with a new key."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

@@ -229,7 +229,7 @@ async def test_names_from_outside_make_no_more_rows_than_that(monkeypatch: pytes
     ]  # fmt: skip
     usage.count(record(upstream_model="own-3"), NOON + 3600)
     rows = await usage.read(ALL._replace(since=HOUR + 1, by=("model",)))
-    assert [values for values, _ in rows] == [("own-3",)], "each hour has names of its own"
+    assert [values for values, _ in rows] == [("own-3",)], "each hour has its own names"
 
 
 async def test_rows_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

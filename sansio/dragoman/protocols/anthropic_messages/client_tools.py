@@ -45,7 +45,7 @@ def _bash(tool: JSONObject, version: str) -> tuple[str, JSONObject]:
             command=_describe(_STRING, "The command to run. Required unless the shell is restarted."),
             restart={
                 "type": "boolean",
-                "description": "true starts a new shell in place of the present one.",
+                "description": "true starts a new shell and ends the present one.",
             },
         ),
     )

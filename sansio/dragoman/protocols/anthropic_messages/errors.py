@@ -74,7 +74,7 @@ DETAIL_CODES = frozenset(
     }
 )
 
-# Kind -> type. Some kinds have none of their own.
+# Kind -> type. Some kinds have none.
 TYPES: dict[ErrorKind, str] = {
     ErrorKind.CONTEXT_LENGTH: "invalid_request_error",
     ErrorKind.METHOD: "invalid_request_error",

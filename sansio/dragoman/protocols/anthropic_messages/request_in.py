@@ -151,7 +151,7 @@ def _read_messages(body_messages: list[JSON], context: ReadContext, messages: li
 
 
 def _split_billing_header(parts: tuple[Part, ...], system: JSON) -> tuple[Part, ...]:
-    """Return the system parts with Claude Code's line for its provider as an opaque part of its own.
+    """Return the system parts with Claude Code's line for its provider as a separate opaque part.
 
     The line differs in each request, so with it no cache would match the text behind it.
     """

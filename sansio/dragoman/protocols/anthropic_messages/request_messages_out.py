@@ -139,7 +139,7 @@ class ConversationWriter(msgspec.Struct):
     def _append_blank(self, part: Text, role: str, blocks: list[JSONObject]) -> bool:
         """Append a blank text to the text before it in the turn, such as a line break between two cited texts.
 
-        A block of its own would be refused. Return False if there is no such text, or the part has a mark.
+        A separate block would be refused. Return False if there is no such text, or the part has a mark.
         """
         if part.cache is not None:
             return False

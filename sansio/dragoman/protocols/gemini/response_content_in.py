@@ -357,7 +357,7 @@ class CandidateReader(msgspec.Struct):
                 out.append(Annotation(self.block, NAME, native, url, title, *span, path))
 
     def _opaque(self) -> list[Event]:
-        """Return what other protocols have no place for, or one of their own: the search, and all else as it came."""
+        """Return the parts for which other protocols have no or another place: the search, and the rest as it came."""
         if self._same_protocol:
             members = {**self._metadata, **self._extra}
             return [

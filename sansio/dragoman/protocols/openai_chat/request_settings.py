@@ -169,7 +169,7 @@ def _write_effort(
 
 
 def read_response_format(body: JSONObject, extra: JSONObject) -> ResponseFormat | None:
-    """Read `response_format`. One of a kind of its own is extra as a whole."""
+    """Read `response_format`. One of an unknown type is extra as a whole."""
     value = body.get("response_format")
     if value is None:
         return None

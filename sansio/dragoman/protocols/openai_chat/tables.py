@@ -22,7 +22,7 @@ FORWARDED_HEADERS: Final = frozenset({"openai-beta", "idempotency-key"})
 # "Up to 4 sequences where the API will stop generating further tokens" (openai-python 3.54.0, `stop`).
 MAX_STOPS = 4
 
-# Items of `include` (Responses) that need no setting of their own: encrypted reasoning is part of the conversation.
+# Items of `include` (Responses) that need no setting: encrypted reasoning is part of the conversation.
 IMPLIED_INCLUDES = frozenset({INCLUDE_LOGPROBS, INCLUDE_REASONING})
 
 # Settings for servers that store conversations: to leave them out would change the conversation.
@@ -104,7 +104,7 @@ CALL_EXTRAS = "tool_calls_extra"
 # Members that are content (audio, images). No other protocol has a form for them, and they are too large to be sent
 # back and forth in signatures.
 OPAQUE_FIELDS = ("audio", "images")
-# Groq's list of the uses of its own tools.
+# Groq's list of the uses of its built-in tools.
 EXECUTED_TOOLS = "executed_tools"
 
 # The format name of our own entries in reasoning_details.

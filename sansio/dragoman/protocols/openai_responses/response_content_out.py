@@ -77,7 +77,7 @@ def _prefix(block: events.BlockStarted | AssembledBlock) -> str:
 
 
 def is_client_run(tool: ToolHead) -> bool:
-    """True if a call is written as an item of its own type, because a function replaced the client's tool."""
+    """True if a call is written as an item of its tool's type, because a function replaced the client's tool."""
     return tool.hosted in CLIENT_TOOLS
 
 

@@ -92,7 +92,7 @@ class SQLiteAccountStore(Tables):
         self._file = SQLiteFile(FILE_FORMAT, path, AccountStoreError)
         self._max_conversations = max_conversations
         self._view: Mapping[str, Health] = {}  # never changed, only replaced: the thread does that
-        self._version = -1  # of what is in the view
+        self._version = -1  # of the view's content
         self._changed: dict[str, Health] = {}  # what the transaction has written, for the view
         self._waiting = 0
         self._thread: Executor | None = None

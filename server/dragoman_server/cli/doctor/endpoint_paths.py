@@ -53,7 +53,7 @@ def other_base(base_url: str) -> str:
 def configured_paths(upstream: UpstreamSettings) -> list[EndpointPath]:
     """Return where the configuration says that the upstream serves its protocols, the preferred one first.
 
-    None for a cloud with paths of its own, which a table has, and which may depend on the request.
+    None for a cloud whose paths a table has, because they may depend on the request.
     """
     door = door_of(upstream)
     if door is not None and door.routes:

@@ -134,7 +134,5 @@ def cause_of_status(status: int) -> Cause:
     if status in _STATUSES:
         return _STATUSES[status]
     if status >= 500:
-        return Cause(
-            "connect", f"it has an error of its own (status {status})", "look at the log of {origin}"
-        )
+        return Cause("connect", f"it fails itself (status {status})", "look at the log of {origin}")
     return Cause("base_url", f"it returned status {status}", _BASE_URL)

@@ -192,7 +192,7 @@ def _store_files(loaded: LoadedConfig) -> Iterator[CheckFinding]:
         if not folder.exists():
             text, fix = f"the directory {folder} does not exist", f"mkdir -p {shlex.quote(str(folder))}"
             yield report("store", subject, text, fix)
-        # SQLite makes files of its own next to it.
+        # SQLite makes further files next to it.
         for needed in (folder, path):
             if needed.exists() and not os.access(needed, os.R_OK | os.W_OK):
                 place = loaded.origin("server", name).changed_at

@@ -2,7 +2,7 @@
 response.
 
 The requests are made like the gateway's: by its client, its fetching of lists, its plan of a client's request. So the
-gateway meets what is found here.
+gateway meets the failures found here.
 """
 
 import shlex
@@ -454,7 +454,7 @@ class UpstreamExamination:
         return self._failed(account, cause_of(error, by_proxy=proxy is not None), str(error))
 
     def _failed(self, account: AccountSettings, cause: Cause, reported: str = "") -> CheckFinding:
-        """Return the finding for a cause. reported: the text of a cause that has none of its own."""
+        """Return the finding for a cause. reported: the text for a cause without one."""
         self._cannot_connect = self._cannot_connect or cause.unreachable
         origin, host = origin_of(self.upstream.base_url)
         key = self._key_place(account)

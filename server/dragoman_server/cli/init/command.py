@@ -34,7 +34,7 @@ _options = [
 
 @click.command(params=_options)
 def init(config_file: str | None, yes: bool, force: bool) -> None:
-    """Write a configuration from what is found.
+    """Write a configuration from the keys and servers found.
 
     It looks for keys of providers in the environment, and for Ollama, vLLM, llama.cpp, LM Studio, SGLang, Jan and
     KoboldCpp on this machine, on their usual ports. The file has comments, and refers to keys by their variables.

@@ -260,7 +260,7 @@ _HEAD = "# Client keys, written by `dragoman keys`: what else is in this file is
 
 
 def _key_table(key: ClientKey) -> str:
-    """Return the table of a key, with what is not the default."""
+    """Return the table of a key, without defaults."""
     # A dollar sign begins a reference in the file.
     lines = [f"{name} = {toml_text(value)}\n".replace("$", "$$") for name, value in table_of(key).items()]
     return "".join(["[[client_keys]]\n", *lines])
@@ -310,7 +310,7 @@ def _lock(config_file: str | None) -> None:
 
 
 def _find(name: str, config_file: str | None) -> tuple[LoadedConfig, ClientKey | None]:
-    """Return the configuration and a key in it that will be changed, None for one that may be in the account store."""
+    """Return the configuration and the key in it that will be changed. None: the key may be in the account store."""
     _lock(config_file)
     loaded = load_or_exit(config_file, UNBOUND)
     keys = {key.name: key for key in loaded.settings.client_keys}

@@ -27,9 +27,9 @@ _MAX_TRIES = 5000
 def minimize(recording: Recording, difference: Difference) -> Recording:
     """Return a recording with a smaller request and response of the upstream that shows the same difference.
 
-    The same: what is sent now has the same wrong value at the same place of such an event, or still lacks the recorded
-    value, which the upstream sent; the response fails with the same error or not at all; and it breaks the rules of
-    its protocol that it broke.
+    The same: the request sent now has the same wrong value at the same place of such an event, or still lacks the
+    recorded value, which the upstream sent; the response fails with the same error or not at all; and it breaks the
+    rules of its protocol that it broke.
     """
     symptom = _symptom(recording, replay(recording), difference)
     tries = 0

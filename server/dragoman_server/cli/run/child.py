@@ -2,7 +2,7 @@
 
 On a terminal the command stays in this process's group, so that Ctrl-C, Ctrl-Z and pipelines work as without us: the
 terminal sends their signals to the whole group. All other signals are passed on. Without a terminal the command has a
-group of its own, so that a signal to our group reaches it once. If this process is killed, Linux sends it SIGTERM.
+separate group, so that a signal to our group reaches it once. If this process is killed, Linux sends it SIGTERM.
 """
 
 import ctypes

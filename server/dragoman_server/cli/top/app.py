@@ -1,4 +1,4 @@
-"""The screens of `dragoman top`. What they show is made by `tables`, of what is in `state`."""
+"""The screens of `dragoman top`. `tables` makes what they show from `state`."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -22,7 +22,7 @@ OPEN = "open"
 # The outcome of a request whose end was lost: the reader was slow or away, or the worker was killed.
 UNKNOWN = "unknown"
 
-# What is counted by second, and what is measured.
+# Counts by second, and measurements.
 COUNTS = ("requests", "errors", "tokens")
 GAUGES = ("open", "streams")
 
@@ -118,7 +118,7 @@ class TopState:
         self.away = reason
 
     def tick(self, now: float) -> None:
-        """Measure what is open."""
+        """Measure the open requests."""
         second = self._second(int(now))
         second["open"] = self.open
         second["streams"] = sum(1 for each in self._open.values() if each.members.get("stream"))

@@ -1,4 +1,4 @@
-"""The tables of `dragoman top` as text: which columns fit, how a cell is written, what is found and in which order."""
+"""The tables of `dragoman top` as text: which columns fit, how a cell is written, which rows match and their order."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime

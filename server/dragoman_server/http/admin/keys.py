@@ -190,7 +190,7 @@ def key_routes(gateway: Gateway) -> Sequence[BaseRoute]:
         await audit_request(gateway, request, f"key {done}", name, **table)
         state: JSONObject = {"name": name, "state": "revoked"}
         if key is not None:
-            # The change is made: its response does not depend on what is known about the use of the key.
+            # The change is made: its response does not depend on the key's usage.
             state = {**table, "name": name, "state": key.state(time.time())}
             with suppress(HTTPException):
                 [known] = await states_of([key])

@@ -2,7 +2,7 @@
 
 A response is a hash, each of its items another, which counts its places, and its events are a sorted set. What changes
 several of them is a script on the server, so each change is whole. A server that evicts or expires keys by itself would
-break the counts: nothing here has a time to live, and each write drops what is too old or too much.
+break the counts: nothing here has a time to live, and each write drops what has expired or exceeds the limits.
 
 Needs the extra `dragoman[valkey]`.
 """

@@ -1,7 +1,7 @@
 """The interface of usage stores, and what they store: a row for each hour, client key, upstream, account and model.
 
 Rows are sums, so writing adds to them. They are bounded by age and by number; what each client key has used in all has
-a row of its own, which stays.
+a separate row, which stays.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
