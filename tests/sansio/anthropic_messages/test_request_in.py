@@ -100,6 +100,7 @@ def test_only_its_own_provider_gets_the_billing_header(
     out = sent(False)
     lost = [(loss.code, loss.path) for loss in out.losses]
     assert lost == ([] if left is None else [(LossCode.DROPPED, "/system")])
+    assert all("billing of another provider" in loss.detail for loss in out.losses)
     if relay == "exact":
         assert out.body.decode() == (body if system is None or left is None else body.replace(system, left))
         assert sent(True).body == sent(False, LossPolicy.REFUSE).body == body.encode()
