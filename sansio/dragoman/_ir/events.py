@@ -41,7 +41,10 @@ class ReasoningForm(Enum):
 
 
 class StopReason(Enum):
-    """Why the model stopped. Each protocol has its names in `STOP_REASONS` and `STOP_REASON_NAMES` of its `tables`."""
+    """Why the model stopped. Each protocol has its names in `STOP_REASONS` and `STOP_REASON_NAMES` of its `tables`.
+
+    A new one may belong into TRUNCATING_STOP_REASONS, and into LOSSY_STOP_REASONS of protocols that do not have it.
+    """
 
     END = "end"
     TOOL_USE = "tool_use"

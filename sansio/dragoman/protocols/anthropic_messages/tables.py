@@ -72,7 +72,7 @@ STOP_REASONS: dict[str, StopReason] = {
     "pause_turn": StopReason.PAUSE,
     "compaction": StopReason.COMPACTION,
 }
-# Of several names of a reason the first one.
+# Of several names of a reason the first one. Calls or a refusal in the response replace END: see `write_stop`.
 STOP_REASON_NAMES: dict[StopReason, str] = {reason: name for name, reason in reversed(STOP_REASONS.items())}
 
 # Blocks.

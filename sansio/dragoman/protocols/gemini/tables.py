@@ -101,7 +101,7 @@ FINISH_REASONS = (
     *("PROHIBITED_CONTENT", "SPII", "MALFORMED_FUNCTION_CALL"),
 )
 BLOCK_REASONS = ("", "SAFETY", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT")
-# All others are "STOP".
+# All others are "STOP". A refusal replaces END, a malformed call all of them: see `CandidateWriter.end`.
 STOP_REASON_NAMES: dict[StopReason, str] = {
     StopReason.MAX_TOKENS: "MAX_TOKENS",
     StopReason.CONTEXT_WINDOW: "MAX_TOKENS",

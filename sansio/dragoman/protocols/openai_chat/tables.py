@@ -78,6 +78,7 @@ ERROR_FINISH_REASONS: dict[str, ErrorKind] = {
     "insufficient_system_resource": ErrorKind.OVERLOADED,
 }
 
+# Whether it is END or TOOL_USE depends on the calls in the response alone: see `finish_reason` in response_content_out.
 STOP_REASON_NAMES: dict[StopReason, str] = {
     StopReason.END: "stop",
     StopReason.TOOL_USE: "tool_calls",
