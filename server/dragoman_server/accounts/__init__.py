@@ -1,4 +1,4 @@
-"""The accounts of upstreams, and the limits of client keys.
+"""Limits of client keys and their stored keys, the usage and the price of a request, and the money that accounts have.
 
-policy, health and error_actions are pure; stores/ has the state.
+stores/ has the state of accounts and limits. What an error means for an account is decided in the package `policy`.
 """

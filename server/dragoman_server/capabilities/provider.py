@@ -9,8 +9,8 @@ from dragoman.codec import Enforced, HostedUse
 from dragoman_server.capabilities.doors import in_partition
 from dragoman_server.settings.fields import NONE
 
-# The protocols that the hosts of these tables speak, by their names in the registry. Apart from such tables and the
-# simulator, no code of the server names a protocol.
+# The protocols that the hosts of these tables speak, by their names in the registry. What else needs a certain protocol
+# (the event stream of a cloud, first requests of commands) imports its name from here.
 CHAT = "openai_chat"
 MESSAGES = "anthropic_messages"
 RESPONSES = "openai_responses"

@@ -1,8 +1,9 @@
 """Filter headers in both directions by allowlists.
 
-A header that is not named here is dropped. A client's credentials are for the gateway and never reach an upstream; an
-upstream's headers about its connection and its cookies never reach a client. The upstream's key is added last, so
-that no other header can replace it.
+A header that is on no list is dropped. The lists of requests are `UpstreamSpec.forwarded_headers`; those of responses
+are RESPONSE_HEADERS here, `UpstreamSpec.response_headers` and `rate_limit_headers`. A client's credentials are for the
+gateway and never reach an upstream; an upstream's headers about its connection and its cookies never reach a client.
+The upstream's key is added last, so that no other header can replace it.
 """
 
 import math

@@ -19,7 +19,14 @@ from dragoman.protocols.gemini.response_in import GeminiReader, read_whole
 from dragoman.protocols.gemini.response_out import GeminiWriter, write_whole
 from dragoman.protocols.gemini.shapes import SETTING_PATHS
 from dragoman.protocols.gemini.signatures import SIGNATURE_PLACES
-from dragoman.protocols.gemini.tables import HEARTBEAT, MODEL_PREFIX, NAME, TOKEN_COUNT, VERSIONS
+from dragoman.protocols.gemini.tables import (
+    FORWARDED_HEADERS,
+    HEARTBEAT,
+    MODEL_PREFIX,
+    NAME,
+    TOKEN_COUNT,
+    VERSIONS,
+)
 
 __all__ = ["SPEC"]
 
@@ -104,7 +111,7 @@ SPEC = UpstreamSpec(
         *("/v1/publishers/google", "/v1beta1/publishers/google"),  # Vertex AI
     ),
     client_headers=frozenset({"x-goog-api-key", "x-goog-api-client"}),
-    forwarded_headers=frozenset({"x-goog-api-client", "x-server-timeout"}),
+    forwarded_headers=FORWARDED_HEADERS,
     # "The maximum value is 1000" (ai.google.dev/api/models, read 2026-11-28).
     model_list=ModelList("/v1beta/models", {"pageSize": "1000"}, "pageToken", "models/"),
     model_list_form="google",

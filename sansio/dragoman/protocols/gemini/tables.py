@@ -15,6 +15,8 @@ from dragoman.codec import Endpoint, TokenCount
 
 NAME = "gemini"
 
+FORWARDED_HEADERS = frozenset({"x-goog-api-client", "x-server-timeout"})
+
 # The versions under which clients find the same API: google-genai and @google/genai from 3.0 on send v1, older ones and
 # Gemini CLI v1beta (seen on 2026-11-23), for Vertex AI v1beta1.
 VERSIONS = ("v1beta", "v1", "v1alpha", "v1beta1")

@@ -1,1 +1,1 @@
-"""Response stores: the interface in base, in memory, and in a SQLite file."""
+"""Response stores: the interface in base, and one module per place of the data (memory, SQLite, Valkey)."""
