@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -45,3 +46,17 @@ def test_no_class_name_occurs_twice() -> None:
 def test_no_file_is_long() -> None:
     lines = {name: len(file.read_text("utf-8").splitlines()) for name, file in FILES.items()}
     assert {name for name, count in lines.items() if count > MAX_LINES} == set()
+
+
+def test_a_docstring_that_lists_modules_lists_all_of_its_package() -> None:
+    listed = {
+        name: {each for row in rows for each in row.split(", ")}
+        for name, file in FILES.items()
+        if file.name == "__init__.py"
+        and (rows := re.findall(r"^    (\w+(?:, \w+)*)  ", file.read_text("utf-8").split('"""')[1], re.M))
+    }
+    assert len(listed) > 3
+    for package, modules in listed.items():
+        assert modules == {
+            name for parent, _, name in (each.rpartition(".") for each in FILES) if parent == package
+        }

@@ -5,6 +5,9 @@ the whole native block is put into that protocol's own opaque field as `PREFIX b
 unchanged when the conversation comes back. With a secret, a MAC follows, so that a client cannot insert blocks that it
 made itself into a conversation. A field that has to be base64 gets a list of such blocks, whose text is encoded as a
 whole.
+
+Readers of requests unwrap them, and `_transforms.signatures` then drops those of other models. In requests that are
+relayed `_engine.restore_signatures` does both.
 """
 
 from __future__ import annotations

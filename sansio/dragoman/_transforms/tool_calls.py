@@ -1,7 +1,7 @@
 """Tool calls on their way to the client: names mapped back, free text unwrapped, ids distinct.
 
 One stage for every pair of protocols, which needs only the Undo of the request. The client gets what it would have got
-from an upstream of the same protocol.
+from an upstream of the same protocol. Names and ids that are too long for an upstream are shortened in `tool_names`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The protocols of clients and upstreams, by name. Each has its own folder."""
+"""The protocols of clients and upstreams, by name. Each has its own folder.
+
+In a folder, files that begin with `request_` are about requests, those with `response_` about responses; if they end in
+`_in` they only read, in `_out` they only write. CONTRIBUTING.md lists the others.
+"""
 
 from __future__ import annotations
 

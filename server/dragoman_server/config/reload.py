@@ -1,9 +1,9 @@
 """Load the configuration again while the gateway runs, and apply it if nothing is wrong with it.
 
-The new configuration is checked as at the start, and as it would be in effect: some settings cannot change while the
-gateway runs, so they stay as they are. A configuration that has lost all client keys or all upstreams is refused unless
-it says that it may: a file that is half written must not open the gateway to everybody. If anything is wrong, nothing
-changes.
+The new configuration is checked as at the start, and as it would be in effect: settings with RESTART in
+`settings/server.py` cannot change while the gateway runs, so they stay as they are. A configuration that has lost all
+client keys or all upstreams is refused unless it says that it may: a file that is half written must not open the
+gateway to everybody. If anything is wrong, nothing changes.
 """
 
 import logging

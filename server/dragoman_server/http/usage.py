@@ -1,4 +1,4 @@
-"""What was used: GET /admin/usage for the operator, and GET /v1/usage for each client key about itself."""
+"""GET /v1/usage: what a client key has used; and what GET /admin/usage has in common with it (`admin.usage`)."""
 
 import re
 import time

@@ -5,7 +5,8 @@ does the same. Time and a random number are arguments. A later report never shor
 that fail at the same time are reported in any order.
 
 `proxying/account_pool.py` reports outcomes to the account store. With a single account to choose from it reports none,
-because a cooldown would only turn requests away.
+because a cooldown would only turn requests away. Which errors lead to a cooldown: the `[[rules]]` of the upstream, then
+ERROR_RULES in `error_actions`. No setting changes Backoff.
 """
 
 from enum import Enum

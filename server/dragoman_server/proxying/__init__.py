@@ -3,4 +3,20 @@
 It is large because nothing is sent before there is content. Until then a failure may be followed by a resend, the same
 request without what was refused, another account or another upstream, also in parallel (hedges); several choices may be
 several requests; and a client that leaves ends all of it.
+
+    client_request   the client's side: what it sent, and the channel of its response
+    plan             everything that will be sent, before anything is; no I/O
+    destinations     where the requests for a model go
+    betas            which betas an upstream gets
+    affinity         the key of a conversation
+    explanation      what would happen to a request, for `dragoman explain` and the page
+    request_handler  the task group of a request: leaving, heartbeats, hedges, its writer
+    account_pool     the account of each attempt, and what its outcome means for it
+    attempt          one request to one upstream, and its response
+    response_reads   what an attempt knows about a read before it is translated
+    refused_members  members that upstreams have refused by name
+    tool_grammar     checks of a model's input for free-text tools
+    outbox           the bytes of a stream on their way to the client
+    upstream_errors  which text of an upstream's failure the client gets
+    records          puts what became of a request into its record
 """

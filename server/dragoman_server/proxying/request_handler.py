@@ -8,6 +8,8 @@ slow client. A whole response needs no ticker, and its reader writes it: one tas
 
 Nothing is sent before there is content, because until then a failure can still be a plain HTTP error, on which clients
 retry. Only a heartbeat that is due may come first.
+
+That the client leaves is noticed in `serving/connection.py`; `Attempt.run` closes the upstream's response then.
 """
 
 from collections.abc import Awaitable, Callable

@@ -7,6 +7,7 @@ not keep what the gateway promises about clients that leave, attack or do not re
     run               serve(): one process or several, signals, the steps of a stop
     supervisor        several worker processes on one listening socket
     link              the messages between the supervisor and its workers
+    exit_timer        ends a process that does not end by itself
     signals           which signals stop the gateway, and which one reloads its configuration
     sockets           the listening socket
     file_limit        raises the number of files that the process may open

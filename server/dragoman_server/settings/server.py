@@ -57,7 +57,10 @@ REMOVABLE = ("client_keys", "upstreams")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """The `[server]` table. Times are seconds, sizes are bytes."""
+    """The `[server]` table. Times are seconds, sizes are bytes.
+
+    A new setting is a new field and nothing else (see the package); `make docs` puts it into the pages.
+    """
 
     host: Annotated[str, SettingKind.HOST, RESTART, "address to bind"] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535), RESTART, "port to bind; 0 chooses a free one"] = 8080

@@ -1,8 +1,9 @@
 """Count requests for Prometheus.
 
-METRICS is the table of all metrics. The counters are prometheus-client's. Where several worker processes serve one
-address, each writes its counters to files of a directory that they share, and whichever of them is scraped returns the
-sums: see metrics_directory().
+METRICS is the table of all metrics. A new one also has its line in Metrics.count() or set_states(). OpenTelemetry's are
+in `semconv`. The counters are prometheus-client's. Where several worker processes serve one address, each writes its
+counters to files of a directory that they share, and whichever of them is scraped returns the sums: see
+metrics_directory().
 
 Labels have few values. The names of models come from the configuration and from what upstreams list, never from
 clients, and each metric has a largest number of label sets.

@@ -2,7 +2,8 @@
 
 Content blocks are read in `request_messages_in`, tools in `tools`; unknown fields stay in the objects they came in.
 Settings that newer clients send in the middle of a conversation (more tools, another effort, a summary of all before
-it) move to where the neutral request has them. Each setting that is more than a name and a value has a function.
+it) move to where the neutral request has them. Each setting that is more than a name and a value has a function; the
+others are rows of REQUEST_SHAPE in `shapes`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 They come from google-genai 3.4.0 and the REST reference of v1beta. A member that is not in a shape is unknown: it is an
 extra member of a request, and a loss of a response.
+
+A new setting that is only a name and a value is a row of REQUEST_SHAPE; CONTRIBUTING.md has the other steps.
 """
 
 from __future__ import annotations

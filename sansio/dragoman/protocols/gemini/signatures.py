@@ -4,6 +4,8 @@ In events and in the document a signature is reasoning before (of a text: behind
 object is the whole part, or `{"of": "functionCall" | "text", "thoughtSignature": ...}` for a part that is there anyway.
 "Don't merge a part containing a signature with one that does not", nor move it to another one
 (ai.google.dev/gemini-api/docs/thought-signatures, read 2026-11-22).
+
+`response_content_in` and `request_messages_in` read signatures, and SignedParts puts them onto the parts again.
 """
 
 from __future__ import annotations

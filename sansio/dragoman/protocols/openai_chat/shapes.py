@@ -3,6 +3,8 @@
 They come from the types of openai-python 3.54.0 and from widespread compatible servers. Other members of a request
 are unknown: sent on to an upstream of the same protocol, recorded as a loss for any other. Names in comments are of
 hosts and servers in whose recorded responses we have seen a member (November 2026).
+
+A new setting that is only a name and a value is a row of REQUEST_SHAPE; CONTRIBUTING.md has the other steps.
 """
 
 from __future__ import annotations

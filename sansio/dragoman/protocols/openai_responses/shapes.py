@@ -2,6 +2,8 @@
 
 Members of requests are in the types of openai-python 3.52.0 (types.responses). A member of a request that is not here
 is unknown: another Responses server gets it again, and it is a loss for any other protocol.
+
+A new setting that is only a name and a value is a row of REQUEST_SHAPE; CONTRIBUTING.md has the other steps.
 """
 
 from __future__ import annotations

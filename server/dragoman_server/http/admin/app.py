@@ -4,7 +4,7 @@ It is separate from the one for clients. All paths below /admin need the admin k
 without `server.admin_key` every path is a 404, unless no keys are needed at all: see AdminKeyMiddleware. /metrics
 accepts the metrics key as well. Client keys are not accepted here. Browsers get no CORS headers, so no page of another
 origin can read a response. Responses have the names and the state of accounts, and no part of a key but of one that was
-just made.
+just made. A new path is an AdminRoute in the module of its subject.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,4 +1,4 @@
-"""What was used, by all keys."""
+"""GET /admin/usage: what was used, by all keys."""
 
 import time
 from collections.abc import Sequence
