@@ -5,6 +5,7 @@ follow from others are left out, and those against it are dashed and listed with
 checkers only do not count.
 """
 
+import ast
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import grimp
 
 _ROOT = Path(__file__).parents[2]
 PAGE = _ROOT / "docs" / "map.md"
+_SOURCES = {"dragoman_server": "server", "dragoman": "sansio"}
 
 
 def _order(top: str) -> list[str]:
@@ -40,8 +42,8 @@ _HEAD = """\
 # The map
 
 `make map` draws this page from the imports (`docs/_generate/package_map.py`), and a test fails when it is out of date.
-An arrow means "imports". Arrows that follow from others are left out; dashed ones run against the order.
-[architecture.md](architecture.md#the-gateway) has a line about each package.
+An arrow means "imports". Arrows that follow from others are left out; dashed ones run against the order. Below the
+drawing each package has a line; [architecture.md](architecture.md) says more, and follows a request through them.
 """
 
 
@@ -72,7 +74,18 @@ def page() -> str:
         lines += ["", "These modules import against the order:", ""]
         for (_, end), importers in sorted(against.items()):
             lines.append(f"- {', '.join(f'`{each}`' for each in sorted(importers))} from `{end}`")
+    for top, names in ORDER.items():
+        lines += ["", f"| in `{top}` | what it holds |", "|---|---|"]
+        lines += [f"| `{name}` | {_gloss(top, name)} |" for name in names]
     return "\n".join([_HEAD, *lines, ""])
+
+
+def _gloss(top: str, name: str) -> str:
+    """Return the first sentence of the docstring of a package or module."""
+    place = _ROOT / _SOURCES[top] / top / (name if name != top else "")
+    file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    text = ast.get_docstring(ast.parse(file.read_text("utf-8"))) or ""
+    return text.partition("\n\n")[0].replace("\n", " ").partition(". ")[0].removesuffix(".")
 
 
 def _node(module: str) -> str:
