@@ -3,6 +3,9 @@
 # A bare environment (env -i) has no PATH at all.
 export PATH := $(if $(PATH),$(PATH),/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin)
 
+# Each process of the tests would compile all modules and tests again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Succeeds with a Python that is new enough and makes environments.
 SUFFICES := -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 # The first such Python. Override it with `make PYTHON=/path/to/python3.12 run`.

@@ -87,10 +87,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("no_cover")
 
 
-def pytest_collection_finish() -> None:
-    """Spare the collector the tests themselves: to walk through them stops each thread of this process for a second."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Spare the collector the tests themselves: a quarter of the time to import them would be its walks through what
+    is there, and each later one would stop all threads of this process for a second.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
