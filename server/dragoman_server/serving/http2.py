@@ -216,6 +216,8 @@ class HTTP2:
         stream = _Stream(self, stream_id, None if length is None else int(length), handshake)
         stream.reply = reply
         self._streams[stream_id] = stream
+        if handshake is not None:
+            self.connection.websockets.add(stream_id)
         self._running += 1
         self.transport.set_idle(False)
         state: Any = self.transport.worker.state
@@ -354,6 +356,7 @@ class HTTP2:
         if stream is None:
             return
         self._ready.pop(stream_id, None)
+        self.connection.websockets.discard(stream_id)
         self._buffered -= len(stream.buffer)
         stream.buffer.clear()
         self._acknowledge(stream.unread, stream_id)

@@ -68,6 +68,10 @@ class HTTP2Connection(H2Connection):
         max_streams: open at the same time; at most MAX_EXCESS more are events too, for the caller to refuse.
         max_header_bytes: of one header list, as RFC 9113, 6.5.2 counts.
         now: see receive().
+
+    Attributes:
+        websockets: The streams of WebSockets, which count their own frames: only DATA frames without content count too.
+        peer_has_ended: By a GOAWAY without an error, so it opens no more streams.
     """
 
     def __init__(self, max_streams: int, max_header_bytes: int, now: float) -> None:
@@ -75,7 +79,8 @@ class HTTP2Connection(H2Connection):
         self._now = now
         self._buckets: dict[str, TokenBucket] = {}
         self._has_settings = False
-        self.peer_has_ended = False  # by a GOAWAY without an error: it opens no more streams
+        self.websockets: set[int] = set()
+        self.peer_has_ended = False
 
         values = {
             SettingCodes.MAX_CONCURRENT_STREAMS: max_streams,
@@ -143,9 +148,9 @@ class HTTP2Connection(H2Connection):
 
     def _receive_frame(self, frame: frames.Frame) -> list[Event]:
         self._check_order(frame)
+        small = 1 if frame.stream_id in self.websockets else SMALL_DATA
         if not (
-            isinstance(frame, frames.DataFrame)
-            and ("END_STREAM" in frame.flags or len(frame.data) >= SMALL_DATA)
+            isinstance(frame, frames.DataFrame) and ("END_STREAM" in frame.flags or len(frame.data) >= small)
         ):
             self._count(*_RATES.get(type(frame), ("", None)))
         if isinstance(frame, frames.HeadersFrame) and len(frame.data) > self.decoder.max_header_list_size:

@@ -540,6 +540,17 @@ def test_more_than_a_rate_is_too_much(frame: Frame | bytes, burst: int, per_seco
     ]
 
 
+def test_small_messages_of_a_websocket_are_not_empty() -> None:
+    connection, client = counting()
+    receive(connection, 0.0, client.request(1, POST, end=False))
+    connection.websockets.add(1)
+    for _ in range(40):
+        receive(connection, 0.0, *[data(1, b"x")] * 50)
+    receive(connection, 0.0, *[data(1)] * 1000)
+    with pytest.raises(DenialOfServiceError):
+        receive(connection, 0.0, data(1))
+
+
 def test_window_updates_for_sent_data_are_not_counted() -> None:
     connection, _ = counting()
     for _ in range(2000):

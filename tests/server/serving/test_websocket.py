@@ -126,6 +126,14 @@ async def test_messages_of_both_kinds(over: Over) -> None:
     assert app.scope["extensions"].keys() == {"websocket.http.response", DRAINING, UTF8}
 
 
+async def test_more_small_messages_than_a_rate(over: Over) -> None:
+    app, hello = App(), over.frames(frame(TEXT, b"hello"))
+    incoming = [each for _ in range(1200) for each in (hello, 0.0)]
+    answer, _ = await serve(app, over, *incoming, over.frames(close(1000)))
+    assert app.received == ["hello"] * 1200
+    assert answer.frames[-1] == (FIN | CLOSE, b"\3\xe8")
+
+
 async def test_texts_are_utf8_for_an_application_that_says_so(over: Over) -> None:
     app = App(utf8=True)
     sent = (
