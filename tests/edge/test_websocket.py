@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 from collections.abc import Iterator
+from itertools import count
 
 import pytest
-from h2_client import Peer, data, headers, reset
+from edge import RESPONSES_PATH, Gateways, Stopwatch, waits
+from h2_client import Headers, Peer, data, headers, reset
 from hyperframe.frame import DataFrame, HeadersFrame
+from trials import trials
 from websocket_client import FIN, OVER, close, frame, frames_in
 from websocket_echo import Echo
 
@@ -17,12 +21,17 @@ from dragoman_server.serving.websocket_frames import CLOSE, TEXT
 pytestmark = pytest.mark.process
 
 HTTP1 = OVER["http/1.1"]
+CREATE = frame(TEXT, json.dumps({"type": "response.create", "model": "up/m", "input": "Hi"}).encode())
 
 
 @pytest.fixture
 def echo(backend: str) -> Iterator[Echo]:
     with Echo(backend, "3") as server:
         yield server.ready()
+
+
+def connect(path: str = "/") -> Headers:
+    return headers(("sec-websocket-version", "13"), method="CONNECT", path=path, protocol="websocket")
 
 
 def opened(echo: Echo, path: str = "/") -> socket.socket:
@@ -58,9 +67,8 @@ def test_http2(echo: Echo) -> None:
     """Streams of one connection: one is reset, and another one goes on."""
     with Peer(echo.connect()) as peer:
         peer.begin()
-        connect = headers(("sec-websocket-version", "13"), method="CONNECT", path="/", protocol="websocket")
         for stream in (1, 3):
-            peer.send(peer.request(stream, connect, end=False))
+            peer.send(peer.request(stream, connect(), end=False))
             peer.until(lambda each: isinstance(each, HeadersFrame))
         peer.send(reset(1))
         echo.wait_for_line("left 1006")
@@ -72,6 +80,27 @@ def test_http2(echo: Echo) -> None:
         echo.wait_for_line("left 1000")
         peer.send(peer.request(5))
         assert peer.status_of(5) == "200"
+
+
+@pytest.mark.promise("R1")
+def test_responses_over_http2(gateways: Gateways, backend: str) -> None:
+    """One in a stream of the connection, and then one whose client resets the stream."""
+    with gateways.lend(backend) as (upstream, gateway), Peer(gateway.connect()) as peer:
+        peer.begin()
+        peer.send(peer.request(1, connect(RESPONSES_PATH), end=False), data(1, CREATE))
+        peer.until(lambda each: isinstance(each, DataFrame) and b'"response.completed"' in each.data)
+        assert peer.responses[1][":status"] == "200"
+        events = [json.loads(payload) for _, payload in frames_in(bytes(peer.contents[1]))]
+        assert [event["sequence_number"] for event in events] == list(range(len(events)))
+        assert events[-1]["response"]["output"][0]["content"][0]["text"] == "Hello"
+        for stream, trial in zip(count(3, 2), trials()):
+            upstream.restart(waits)
+            peer.send(peer.request(stream, connect(RESPONSES_PATH), end=False), data(stream, CREATE))
+            conversation = upstream.wait_for(1)
+            with trial:
+                watch = Stopwatch(gateway)
+                peer.send(reset(stream))
+                assert watch.seconds(upstream.wait_closed(conversation)) < 0.25
 
 
 def test_an_open_websocket_is_a_connection_that_is_not_idle(echo: Echo) -> None:
