@@ -10,6 +10,7 @@ caller needs them.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 
@@ -30,8 +31,6 @@ from dragoman.protocols import upstream_spec
 _LAST_FRAMES = 64
 # The last frames are in the last bytes. A frame that is longer than that is in its own read.
 _LAST_BYTES = 16 * 1024
-# So many are observed at once, because their caller knows that this takes long, see held_bytes.
-_LARGE_BYTES = 128 * 1024
 # Before the first content: the first frames of a response, which may repeat the request's instructions and tools.
 _MAX_OPENING_BYTES = 1024 * 1024
 
@@ -52,6 +51,7 @@ class Relay(ResponseMachine):
         streams: the body is a stream of events. A whole body passes as it comes.
         member: the member that a whole response always has, by default UpstreamSpec.output_member.
         max_event_bytes: the most bytes that are held of one unfinished event.
+        large_bytes: frames beyond it are observed as they come, because their caller knows that this takes long.
 
     Attributes:
         losses: Always empty.
@@ -70,6 +70,7 @@ class Relay(ResponseMachine):
         streams: bool = True,
         member: str | None = None,
         max_event_bytes: int = MAX_EVENT_BYTES,
+        large_bytes: float = math.inf,
     ) -> None:
         self.losses = Ledger()
         self.outcome = Outcome.OPEN
@@ -85,6 +86,7 @@ class Relay(ResponseMachine):
         self._cutter = FrameCutter(max_event_bytes)
         self._recent: deque[bytes] = deque()  # whole frames that the observer has not got yet
         self._recent_bytes = 0
+        self._large_bytes = large_bytes
         self._opening_bytes = 0  # before it was committed
         self._failing = False  # an error has passed, but not the last frame
         self._body: list[bytes] = []  # a copy of a whole body, for its usage
@@ -198,7 +200,7 @@ class Relay(ResponseMachine):
         self._recent_bytes += len(frames)
         while self._recent_bytes - len(recent[0]) >= _LAST_BYTES:
             self._recent_bytes -= len(recent.popleft())
-        if len(frames) > _LARGE_BYTES:
+        if len(frames) > self._large_bytes:
             self._observe_recent()
 
     def _pass_frames(self, frames: bytes) -> None:

@@ -28,7 +28,7 @@ from dragoman_server.capabilities.resolve import capabilities_for, known_capabil
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.log import DECISIONS, log_decision
 from dragoman_server.models.routes import NO_LISTED_MODELS, ListedModels
-from dragoman_server.platform.off_loop import off_loop
+from dragoman_server.platform.off_loop import INLINE_BYTES, off_loop
 from dragoman_server.proxying.affinity import conversation_key
 from dragoman_server.proxying.betas import fit_betas, refused_beta
 from dragoman_server.proxying.destinations import Destination, find_destinations
@@ -155,6 +155,7 @@ class Plan:
                 context=self.context,
                 streams=self.streams,
                 member=self.required_member,
+                large_bytes=INLINE_BYTES,
             )
         return dragoman.ResponseTranslator(
             client=self.client,
