@@ -42,8 +42,8 @@ __all__ = [
     "AwsMessage", "AwsMessageReader", "BillingHeader", "Capabilities", "CheckInput", "DeltaTemplate",
     "Endpoint", "Enforced", "Fold", "FrameReader", "FrameWriter", "Framing", "HostedUse", "ModelList",
     "ProtocolSpec", "RateLimitHeaders", "ReasoningPart", "RelayObserver", "ResponseContext",
-    "SignaturePlaces", "StreamReader", "StreamWriter", "TokenCount", "ToolLimits", "ToolOrigin", "Unchecked",
-    "Undo", "UpstreamSpec", "WebSocketSpec", "WebSocketWriter", "fill_path", "find_endpoint",
+    "SignaturePlaces", "StoredEventWriter", "StreamReader", "StreamWriter", "TokenCount", "ToolLimits",
+    "ToolOrigin", "Unchecked", "Undo", "UpstreamSpec", "WebSocketSpec", "WebSocketWriter", "fill_path", "find_endpoint",
 ]  # fmt: skip
 
 # Returns why an input of a free-text tool breaks the tool's grammar, None if it does not. Raises Unchecked.
@@ -245,6 +245,34 @@ class RelayObserver(Protocol):
         """Return frames that end a stream which broke off, in the form of the protocol."""
 
 
+class StoredEventWriter(Protocol):
+    """The bytes of one response's stream in, the events of a stored response out: numbered without a gap, and about it.
+
+    Attributes:
+        members: What every Response object in them has, its id among them.
+        next: The number of the next event.
+        final: The response that the last event has, None before the end.
+    """
+
+    members: JSONObject
+    final: JSONObject | None
+
+    @property
+    def next(self) -> int: ...
+
+    def begin(self, response: JSONObject) -> bytes:
+        """Return the event that says that the response has begun. The stream's own is left out."""
+
+    def receive(self, data: bytes) -> list[bytes]:
+        """Return the events that the bytes complete, none behind the one that sets `final`."""
+
+    def end(self, response: JSONObject) -> bytes:
+        """Return the last event, for a response that has failed without one. It replaces an end that is not stored."""
+
+    def error(self, error: WireError) -> bytes:
+        """Return the event for an error of sending the events, which leaves the response as it is."""
+
+
 class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One protocol, as clients speak it.
 
@@ -272,7 +300,8 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
             which they are refused for other upstreams, which would continue another conversation.
         failed_bodies: write_whole accepts a response with an error too, and writes it as a failed one.
         echoed_members: Members of a request that its responses repeat, or depend on.
-        stored_responses: Its responses can be stored, and later requests can refer to them, as in the Responses API.
+        stored_responses: If its responses can be stored, and later requests refer to them, as in the Responses API:
+            makes the writer of the events of one, from its members and the number of the first event. None if not.
         websocket: How it is served over a WebSocket, None if it is not.
         version_header: Name and default of the header with the API's version that its clients send; None for none.
         rate_limit_headers: The rate limit headers of its responses, None if its clients expect none.
@@ -306,7 +335,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     failed_bodies: bool = False
     echoed_members: tuple[str, ...] = ()
     server_state_params: Mapping[Param, str] = {}
-    stored_responses: bool = False
+    stored_responses: Callable[[JSONObject, int], StoredEventWriter] | None = None
     websocket: WebSocketSpec | None = None
     version_header: tuple[str, str] | None = None
     rate_limit_headers: RateLimitHeaders | None = None

@@ -408,7 +408,9 @@ def _routes(
     endpoints: list[BaseRoute] = [
         post_route(
             endpoint.path,
-            (ResponsesEndpoint if spec.stored_responses else ProtocolEndpoint)(gateway, spec, endpoint),
+            (ResponsesEndpoint if spec.stored_responses is not None else ProtocolEndpoint)(
+                gateway, spec, endpoint
+            ),
             protocol_operation(spec, endpoint),
         )
         for spec in gateway.protocols.values()

@@ -100,7 +100,8 @@ class Gateway:
                 expects_tls=_expects_tls(settings), expects_proxies=bool(_proxies(settings))
             )
             self.simulator = SimulatedUpstream()
-            self.responses = StoredResponseService(_response_store(settings.server))
+            writer = next(filter(None, (each.stored_responses for each in PROTOCOLS.values())))
+            self.responses = StoredResponseService(_response_store(settings.server), writer)
             self.background = BackgroundResponses(self.responses)
             self.accounts = accounts or make_account_store(settings.server)
             max_bytes = settings.server.reasoning_store_bytes

@@ -11,7 +11,7 @@ import msgspec
 
 from dragoman import ErrorKind, RequestRefused, ResponseTranslator, WireError, peek
 from dragoman.codec import ProtocolSpec
-from dragoman.jsontext import JSONObject, decode, decode_object, encode
+from dragoman.jsontext import JSONObject, decode
 from dragoman_server.accounts.limits import ClientRefused
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.endpoint import BaseEndpoint
@@ -25,6 +25,7 @@ from dragoman_server.wire.headers import (
     encode_headers,
     loss_header,
     request_id_headers,
+    retry_headers,
 )
 
 # Seconds after which a client that was refused may try again. A response in the background takes some seconds at least.
@@ -38,7 +39,7 @@ class TooManyInBackground(ClientRefused):
     """A request for a response in the background, while this process makes as many as it may."""
 
     def headers(self, protocol: ProtocolSpec) -> HeaderList:
-        return [("retry-after", str(_RETRY_S))]
+        return retry_headers(_RETRY_S)
 
 
 def check(gateway: Gateway) -> None:
@@ -154,17 +155,9 @@ async def send_events(
         except RequestRefused as refusal:
             # The response goes on, and can be requested: only what follows here is not to be had.
             record.outcome, record.error = "failed", refusal.message
-            last = _error_event(endpoint.protocol, refusal.as_wire_error(), record.id)
+            last = gateway.responses.event_writer({}, 0).error(refusal.as_wire_error())
 
     await request.while_connected(send())
     if record.outcome == "open":
         record.outcome = "completed"
     await response.end(last)
-
-
-def _error_event(protocol: ProtocolSpec, error: WireError, id: str) -> bytes:
-    """Return the event for an error of a stream that has begun."""
-    _, body = protocol.write_error(error, id)
-    fields = decode_object(body, "the error")
-    event = {**fields["error"], "type": "error", **fields}
-    return b"event: error\ndata: %b\n\n" % encode(event)

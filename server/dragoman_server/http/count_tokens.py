@@ -60,7 +60,7 @@ class CountEndpoint(BaseEndpoint):
         request.record.model, request.record.stream = request_head.model, False
         record_destination(request.record, destination)
         unresolved = None
-        if self.protocol.stored_responses:
+        if self.protocol.stored_responses is not None:
             expanded = await self.expand(request, body, request_head, destination, store_response=False)
             body, unresolved = expanded.body, expanded.unresolved
         count_spec = destination.upstream.token_count if destination.settings.counts_tokens else None

@@ -51,7 +51,7 @@ def responses_routes(gateway: Gateway) -> list[BaseRoute]:
     """Return all routes below the one that creates responses, for each protocol whose responses can be stored."""
     routes: list[BaseRoute] = []
     for protocol in gateway.upstreams.values():
-        if protocol.stored_responses:
+        if protocol.stored_responses is not None:
             path, place = protocol.endpoints[0].path, "the id of a stored response"
             stream = MediaType(protocol.endpoints[0].media_type)
             described = partial(ApiOperation, errors=(404,), place=place, protocol=protocol)
@@ -326,7 +326,7 @@ class CompactEndpoint(BaseEndpoint):
         body, request_head = await self.read(request)
         destination = self.destination(request_head.model)
         expanded = await self.expand(request, body, request_head, destination, store_response=False)
-        if destination.upstream.stored_responses:
+        if destination.upstream.stored_responses is not None:
             path = f"{destination.upstream.path}/compact"
             plan = await self.plan(request, expanded.body, change=lambda plan: plan.at_path(path, "output"))
             await self.carry_out(request, plan)

@@ -19,11 +19,11 @@ import anyio
 from starlette.types import Message
 
 from dragoman import ErrorKind
+from dragoman.codec import StoredEventWriter
 from dragoman.jsontext import JSONObject, decode, encode
 from dragoman_server.platform.changes import Changes
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.responses import conversation
-from dragoman_server.responses.event_writer import ResponseEventWriter
 from dragoman_server.responses.followers import EventFollowers
 from dragoman_server.responses.service import ExpandedRequest, StoredResponseService
 from dragoman_server.responses.stores.base import (
@@ -82,7 +82,7 @@ class BackgroundResponse:
         store: ResponseStore,
         opened: StoredResponse,
         body: JSONObject,
-        writer: ResponseEventWriter,
+        writer: StoredEventWriter,
         *,
         streams: bool,
         limit_s: float,
@@ -226,15 +226,17 @@ class BackgroundResponse:
             await self._close()
 
     def _parse(self, data: bytes) -> None:
-        batch, last = self._writer.receive(data)
-        self._batch = batch if batch.count else None
-        final = self._writer.final
-        if final is None or not last.count:
-            return
-        if not conversation.is_final(final):
-            final = self._failed("server_error", "the upstream has ended the response without its output")
-            last = self._writer.end(final)
-        self._last, self._final = last, final
+        writer = self._writer
+        had_ended = writer.final is not None
+        frames, number = writer.receive(data), writer.next
+        final = None if had_ended else writer.final
+        if final is not None:
+            last, number = frames.pop(), number - 1
+            if not conversation.is_final(final):
+                final = self._failed("server_error", "the upstream has ended the response without its output")
+                last = writer.end(final)
+            self._last, self._final = ResponseEvents.before(writer.next, [last]), final
+        self._batch = ResponseEvents.before(number, frames) if frames else None
 
     async def _close(self) -> None:
         while self._batch is not None or (self._last is None and self._received):
@@ -243,7 +245,7 @@ class BackgroundResponse:
                 return
         if self._final is None:
             self._final = await off_loop(len(self._whole), self._end_of_whole)
-            self._last = self._writer.end(self._final) if self._streams else ResponseEvents(0, 0, b"")
+            self._last = self._end()
         assert self._last is not None
         try:
             await self._store.close(await self._to_store(self._final), self._last)
@@ -252,9 +254,15 @@ class BackgroundResponse:
             self._final = self._failed(
                 "server_error", "the response is too large for the gateway's response store"
             )
-            self._last = self._writer.end(self._final) if self._streams else self._last
+            self._last = self._end()
             await self._store.close(await self._to_store(self._final), self._last)
         self._closed = True
+
+    def _end(self) -> ResponseEvents:
+        """Return the last event of a response that has failed without one."""
+        assert self._final is not None
+        frames = [self._writer.end(self._final)] if self._streams else []
+        return ResponseEvents.before(self._writer.next, frames)
 
     async def _to_store(self, body: JSONObject) -> StoredResponse:
         opened, now = self._opened, int(time.time())
@@ -344,7 +352,7 @@ class BackgroundResponses(BackgroundTaskGroup):
         members = {"background": True, "store": True, "previous_response_id": expanded.previous}
         members = {"id": body["id"], **members}
         body = conversation.opening_body(body, members)
-        writer = ResponseEventWriter(members)
+        writer = self._responses.event_writer(members, 0)
         now = time.time()
         opened = StoredResponse(
             body["id"], owner, int(now), encode(body), expanded.conversation, (), now + LEASE_S
@@ -354,7 +362,8 @@ class BackgroundResponses(BackgroundTaskGroup):
         )
         self._made[made.key] = made
         try:
-            await self._responses.open(opened, writer.begin(body) if streams else None)
+            begun = ResponseEvents.before(1, [writer.begin(body)]) if streams else None
+            await self._responses.open(opened, begun)
         except BaseException:
             self._ended(made)
             raise

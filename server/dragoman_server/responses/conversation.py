@@ -380,7 +380,7 @@ def is_final(body: JSONObject) -> bool:
 
 
 def opening_body(body: JSONObject, members: JSONObject) -> JSONObject:
-    """Return a response as it is when it begins. members: see ResponseEventWriter."""
+    """Return a response as it is when it begins. members: see StoredEventWriter."""
     unknown: JSONObject = {"status": "in_progress", "completed_at": None, "output": [], "usage": None}
     return {**body, **unknown, "error": None, "incomplete_details": None, **members}
 

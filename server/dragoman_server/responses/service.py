@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from dragoman import RequestHead, RequestRefused
+from dragoman.codec import StoredEventWriter
 from dragoman.jsontext import JSONObject, decode, encode
 from dragoman_server.platform.off_loop import OffLoop, off_loop
 from dragoman_server.responses import conversation
-from dragoman_server.responses.event_writer import ResponseEventWriter
 from dragoman_server.responses.recent import Turn
 from dragoman_server.responses.stores.base import (
     EventPage,
@@ -78,10 +78,14 @@ class StoredResponseService:
 
     Attributes:
         store: None if nothing is stored.
+        event_writer: See ProtocolSpec.stored_responses.
     """
 
-    def __init__(self, store: ResponseStore | None) -> None:
+    def __init__(
+        self, store: ResponseStore | None, event_writer: Callable[[JSONObject, int], StoredEventWriter]
+    ) -> None:
         self.store = store
+        self.event_writer = event_writer
 
     def applies_to(self, request_head: RequestHead) -> bool:
         """True if a request has to be expanded. Raises RemoteProtocolError."""
@@ -112,7 +116,7 @@ class StoredResponseService:
 
         Raises RemoteProtocolError for wrong parameters, RequestRefused for unknown references and too much (413).
         """
-        relayed = destination.upstream.stored_responses
+        relayed = destination.upstream.stored_responses is not None
         may_pass_on = relayed and not background  # what only the upstream has cannot be stored here
         stores_itself = may_pass_on and destination.settings.stores_responses
         may_store = store_response and self.store is not None and not stores_itself
@@ -247,8 +251,9 @@ class StoredResponseService:
             page = await store.read_events(found.key, _NO_EVENTS, now)
             if page is None or not page.log.lease or page.log.lease != (lease or page.log.lease):
                 return False
-            writer = ResponseEventWriter({}, page.log.next)
-            last = writer.end(body) if page.log.next else ResponseEvents(0, 0, b"")  # it has no stream
+            writer = self.event_writer({}, page.log.next)
+            frames = [writer.end(body)] if page.log.next else []  # it has no stream
+            last = ResponseEvents.before(writer.next, frames)
             return True if await store.close(response, last, page.log.lease) else None
 
         for _ in range(_MAX_END_TRIES):

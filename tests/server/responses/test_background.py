@@ -16,11 +16,10 @@ from gateway.simulated import Gateway, frames, gateway
 from gateway.stored import ON, PATH, STATELESS, create_response, refused, text_of
 from virtual_time import REAL_BACKENDS, VIRTUAL_BACKENDS
 
-from dragoman import Usage
+from dragoman import PROTOCOLS, Usage
 from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.log import RequestRecord
 from dragoman_server.responses import background
-from dragoman_server.responses.event_writer import ResponseEventWriter
 from dragoman_server.responses.service import StoredResponseService
 from dragoman_server.responses.stores import base, memory
 from dragoman_server.responses.stores.base import (
@@ -39,6 +38,9 @@ from dragoman_server.upstream.errors import UpstreamBroken
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 one_backend = pytest.mark.backends(VIRTUAL_BACKENDS[0])
 each_upstream = pytest.mark.parametrize("upstream", [*STATELESS, "openai"])
+
+STORED_EVENTS = PROTOCOLS["openai_responses"].stored_responses
+assert STORED_EVENTS is not None
 
 WORDS = "one two three four five six"
 
@@ -592,7 +594,7 @@ async def test_the_response_of_a_gateway_that_has_died_has_failed(store: Counted
         for id, seconds in (("resp_dead", -1), ("resp_alive", 1000)):
             body = json.dumps({**stream, "id": id, "status": "in_progress", "output": []}).encode()
             assert await store.open(StoredResponse(id, "", now, body, (), (), float(now + seconds)))
-            begun = ResponseEventWriter({}).begin({"id": id})
+            begun = ResponseEvents(0, 1, STORED_EVENTS({}, 0).begin({"id": id}))
             assert await store.append(("", id), begun, now)
         assert (await up.get(f"{PATH}/resp_alive"))["status"] == "in_progress"
         with anyio.move_on_after(10):  # whoever follows it when the gateway dies gets the end
@@ -611,7 +613,7 @@ async def test_who_has_renewed_its_lease_meanwhile_is_alive(store: CountedStore)
     found = await store.get("", "resp_1", now)
     assert found is not None
     await store.open_logs([found.key], now + 10.0)
-    assert not await StoredResponseService(store).end(found, {}, now, lease=found.lease)
+    assert not await StoredResponseService(store, STORED_EVENTS).end(found, {}, now, lease=found.lease)
     assert await store.open_logs([found.key])
 
 
@@ -630,7 +632,7 @@ async def test_it_can_be_cancelled_while_events_come(monkeypatch: pytest.MonkeyP
         return await close(*arguments)
 
     monkeypatch.setattr(store, "close", close_later)
-    assert await StoredResponseService(store).end(opened, {"status": "cancelled"}, now)
+    assert await StoredResponseService(store, STORED_EVENTS).end(opened, {"status": "cancelled"}, now)
     page = await store.read_events(opened.key, 2, now)
     assert page is not None
     [last] = frames(page.events.data)
@@ -688,51 +690,3 @@ async def test_large_requests_that_come_at_once_are_not_more_than_may_be_made() 
             for _ in range(4):
                 tasks.start_soon(call)
     assert sorted(statuses) == [200, 429, 429, 429]
-
-
-# Events.
-
-WRITTEN: list[tuple[str, list[str], list[tuple[int, str]]]] = [
-    (
-        "as they come",
-        ["response.in_progress 1", "response.output_text.delta 2", "response.completed 3"],
-        [(1, "response.in_progress"), (2, "response.output_text.delta"), (3, "response.completed")],
-    ),
-    (
-        "numbered in another way",
-        ["response.in_progress 7", "response.output_text.delta -", "response.completed 9"],
-        [(1, "response.in_progress"), (2, "response.output_text.delta"), (3, "response.completed")],
-    ),
-    ("begun again", ["response.created 0", "response.in_progress 1"], [(1, "response.in_progress")]),
-    (
-        "nothing behind the end",
-        ["response.failed 1", "response.output_text.delta 2"],
-        [(1, "response.failed")],
-    ),
-]
-
-
-@one_backend
-@pytest.mark.parametrize(
-    ("received", "written"), [row[1:] for row in WRITTEN], ids=[row[0] for row in WRITTEN]
-)
-async def test_events_are_numbered_and_about_our_response(
-    received: list[str], written: list[tuple[int, str]]
-) -> None:
-    writer = ResponseEventWriter({"id": "ours"})
-    writer.begin({})
-    data = b": comment\n\ndata: [DONE]\n\nevent: broken\ndata: {\n\nevent: none\ndata: 5\n\n"
-    for each in received:
-        kind, number = each.split()
-        event: dict[str, Any] = {"type": kind}
-        if number != "-":
-            event["sequence_number"] = int(number)
-        if "delta" not in kind:
-            event["response"] = {"id": "theirs", "output": []}
-        data += f"event: {kind}\ndata: {json.dumps(event)}\n\n".encode()
-    before, last = writer.receive(data)
-    events = frames(before.data + last.data)
-    assert [(event["sequence_number"], event["type"]) for event in events] == written
-    assert {event["response"]["id"] for event in events if "response" in event} == {"ours"}
-    assert (before.first, before.next, last.count) == (1, last.first, 0 if writer.final is None else 1)
-    assert last.next == writer.next == 1 + len(events)

@@ -11,6 +11,7 @@ from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, Up
 from dragoman.protocols._openai.errors import is_native_error, read_error, write_error
 from dragoman.protocols._openai.settings import FILE_STORE, MAX_CACHE_MARKS
 from dragoman.protocols.openai_responses.capabilities import ResponsesCapabilities
+from dragoman.protocols.openai_responses.events import StoredEvents
 from dragoman.protocols.openai_responses.observer import END_MARKERS, ResponsesObserver
 from dragoman.protocols.openai_responses.request_in import read_request
 from dragoman.protocols.openai_responses.request_out import SIGNATURE_PLACES, write_request
@@ -67,7 +68,7 @@ SPEC = UpstreamSpec(
     shows_searches=True,
     echoed_members=ECHOED_MEMBERS,
     failed_bodies=True,
-    stored_responses=True,
+    stored_responses=StoredEvents,
     websocket=websocket_at("/v1/responses"),
     forwarded_headers=FORWARDED_HEADERS,
     response_headers=frozenset({"openai-processing-ms"}),

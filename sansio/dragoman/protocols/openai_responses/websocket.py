@@ -10,17 +10,15 @@ from collections.abc import Mapping
 import msgspec
 
 from dragoman._ir.losses import Ledger
-from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.framing import JSON_SEQUENCE, RECORD_SEPARATOR
-from dragoman._wire.json import decode, encode, object_or_none
+from dragoman._wire.json import encode, object_or_none
 from dragoman.codec import Endpoint, ResponseContext, WebSocketSpec
 from dragoman.protocols._openai.errors import parse_error, write_error
+from dragoman.protocols.openai_responses.events import CREATED, EventNumbers, read_members, value_of
 from dragoman.protocols.openai_responses.response_content_out import ResponseBuilder
 
 # The number of a heartbeat until it is among the other events.
 _UNNUMBERED = -1
-
-_raw_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def write_heartbeat(context: ResponseContext) -> bytes:
@@ -43,14 +41,12 @@ class ResponsesMessages:
 
     A heartbeat before the first event of the response announces it, so that the upstream's own announcement is left
     out, and its id stays the one that was announced. An `error` event waits, because a client takes it for the end of
-    the response: it is left out before `response.failed`. Behind either, all events are numbered again.
+    the response: it is left out before `response.failed`.
     """
 
     def __init__(self) -> None:
-        self._count = 0
-        self._renumbers = False
         self.response_id: str | None = None
-        self._id = b""  # the same as JSON
+        self._numbers = EventNumbers()
         self._error = b""
 
     def send(self, data: bytes) -> list[bytes]:
@@ -59,50 +55,30 @@ class ResponsesMessages:
 
     def _message(self, event: bytes) -> bytes:
         """Return the message for an event, b"" for none."""
-        # Each Response object has this member.
-        if not self._renumbers and b'"error"' not in event:
-            self._count += 1
+        numbers = self._numbers
+        if numbers.passes(event):
             return event
-        try:
-            members = _raw_members(event)
-            kind, number = (decode(bytes(members.get(name, b"null"))) for name in ("type", "sequence_number"))
-        except (msgspec.DecodeError, UnicodeDecodeError, RemoteProtocolError):
-            self._count += 1
+        members = read_members(event)
+        if members is None:
             return event
+        kind = value_of(members, "type")
         if kind == "error":
-            self._error, self._renumbers = event, True
+            self._error = event
             return b""
         self._error = b""
-        changed = self._with_id(members)
-        if kind == "response.created" and self._count:
+        if kind == CREATED and numbers.next:
             return b""
-        if number == _UNNUMBERED:
-            self._renumbers = changed = True
-            if not self._count:
-                members["type"] = msgspec.Raw(b'"response.created"')
-        if self._renumbers:
-            members["sequence_number"] = msgspec.Raw(b"%d" % self._count)
-        self._count += 1
-        return encode(members) if changed or self._renumbers else event
+        if not numbers.next and value_of(members, "sequence_number") == _UNNUMBERED:
+            members["type"] = msgspec.Raw(encode(CREATED))
+        if self.response_id is None:
+            id = value_of(read_members(bytes(members.get("response", b""))) or {}, "id")
+            if type(id) is str:
+                self.response_id, numbers.members = id, {"id": msgspec.Raw(encode(id))}
+        return numbers.write(members)
 
     def end(self) -> list[bytes]:
         value = object_or_none(self._error)
         return [] if value is None else [write_error_message(*write_error(parse_error(value), None), {})]
-
-    def _with_id(self, members: dict[str, msgspec.Raw]) -> bool:
-        """Put the announced id into the Response object of an event. Return false if it has it, or there is none."""
-        raw = bytes(members.get("response", b"")).strip()
-        response = _raw_members(raw) if raw.startswith(b"{") else {}
-        if "id" not in response:
-            return False
-        id = bytes(response["id"])
-        if self.response_id is None:
-            self._id, self.response_id = id, str(decode(id))
-        if id == self._id:
-            return False
-        response["id"] = msgspec.Raw(self._id)
-        members["response"] = msgspec.Raw(encode(response))
-        return True
 
 
 def websocket_at(path: str) -> WebSocketSpec:

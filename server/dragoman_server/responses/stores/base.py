@@ -14,7 +14,7 @@ Only the owner of a response can see it. Times are arguments, in seconds since t
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -120,6 +120,11 @@ class ResponseEvents(msgspec.Struct, frozen=True, gc=False):
     first: int
     count: int
     data: bytes
+
+    @classmethod
+    def before(cls, number: int, frames: Sequence[bytes]) -> "ResponseEvents":
+        """Return the last events before the one with a number."""
+        return cls(number - len(frames), len(frames), b"".join(frames))
 
     @property
     def next(self) -> int:
