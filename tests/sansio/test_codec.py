@@ -50,6 +50,7 @@ def test_a_spec_is_checked_when_it_is_made() -> None:
         "rate_limit_headers",
         "request_type",
         "response_type",
+        "stored_responses",
         "stream_path",
         "token_count",
         "version_header",

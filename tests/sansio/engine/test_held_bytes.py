@@ -11,7 +11,7 @@ BODY = b'{"model":"m","messages":[{"role":"user","content":"Hi"}],"stream":true}
 def relay(streams: bool) -> ResponseMachine:
     translated = RequestTranslator(client="openai_chat", upstream="openai_chat").translate(BODY)
     context = translated.response_context(id="a", now=0)
-    return Relay(protocol="openai_chat", context=context, streams=streams)
+    return Relay(protocol="openai_chat", context=context, streams=streams, large_bytes=100_000)
 
 
 def translator(streams: bool) -> ResponseMachine:
