@@ -172,8 +172,11 @@ class ResponsesEndpoint(ProtocolEndpoint):
         async def store_response(response: JSONObject, client_left: bool) -> bool:
             if client_left:
                 response = conversation.mark_cancelled(response)
-            now, id = int(time.time()), f"resp_{request.record.id}"
-            return await stored.put(response, expanded, now, request.owner, turn=turn, other_id=id)
+            known = expanded
+            if request.announced:  # then no upstream knows the client's id of it
+                response = {**response, "id": f"resp_{request.record.id}"}
+                known = replace(expanded, upstream=None)
+            return await stored.put(response, known, int(time.time()), request.owner, turn=turn)
 
         plan = await self.plan(request, expanded.body, change=repeating_the_original)
         expanded = replace(expanded, body=b"")  # a stream may stay open for hours

@@ -138,6 +138,7 @@ class ClientRequest:
         reasoning_key: The key under which reasoning is kept, "" for protocols whose clients send it back.
         telemetry: Its part in metrics, traces and the feed, None where there are none.
         handed_over: It goes on with another client, see hand_over(), and is counted there.
+        announced: A heartbeat has told the client the gateway's own id of the response.
     """
 
     def __init__(
@@ -164,7 +165,7 @@ class ClientRequest:
         self.reasoning_key = ""
         self.telemetry: RequestTelemetry | None = None
         self.started = self.time()
-        self.handed_over = False
+        self.handed_over = self.announced = False
 
     def hand_over(self, response: ResponseChannel, receive: Receive) -> "ClientRequest":
         """Return the request as it goes on with another channel. What is left has this client, and is not counted."""

@@ -176,6 +176,8 @@ class RequestHandler:
                 if not heartbeat:
                     return
                 self._started = True
+                if self._winner is None and self._plan.endpoint.heartbeat_event is not None:
+                    self._request.announced = True
                 self._outbox.put(heartbeat)
                 self._keepalive.sent(self._time())
         except anyio.get_cancelled_exc_class():

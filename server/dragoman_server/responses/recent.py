@@ -16,13 +16,12 @@ MAX_BYTES = 64 * 2**20
 class _Kept:
     response: StoredResponse
     size: int
-    other_id: str
     lane: str | None
     upstream: str | None
 
 
 class RecentResponses:
-    """Responses by the ids under which the client may know them: the upstream's, and the gateway's own.
+    """Responses by their ids.
 
     Attributes:
         bytes: The sum of their sizes.
@@ -30,12 +29,11 @@ class RecentResponses:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        self._names: dict[str, str] = {}  # the id of a kept response by its other one
         self.bytes = 0
 
     def get(self, id: str) -> StoredResponse | None:
         """Return a response, None if it is not among the newest."""
-        kept = self._kept.get(self._names.get(id, id))
+        kept = self._kept.get(id)
         return None if kept is None else kept.response
 
     def is_stored_at(self, id: str | None, upstream: str | None) -> bool:
@@ -48,37 +46,32 @@ class RecentResponses:
 
     def lane_of(self, id: str) -> str | None:
         """Return where a response was made, None for the default lane, and if it is not among the newest."""
-        kept = self._kept.get(self._names.get(id, id))
+        kept = self._kept.get(id)
         return None if kept is None else kept.lane
 
     def all(self) -> list[StoredResponse]:
         """Return all of them, the oldest first."""
         return [kept.response for kept in self._kept.values()]
 
-    def keep(
-        self, response: StoredResponse, size: int, other_id: str, lane: str | None, upstream: str | None
-    ) -> None:
+    def keep(self, response: StoredResponse, size: int, lane: str | None, upstream: str | None) -> None:
         """Add the newest response.
 
         size: its bytes. lane: where it was made. upstream: the one that has stored it, None if none has.
         """
         self._drop(response.id)
-        self._kept[response.id] = _Kept(response, size, other_id, lane, upstream)
-        self._names[other_id] = response.id
+        self._kept[response.id] = _Kept(response, size, lane, upstream)
         self.bytes += size
         while len(self._kept) > MAX_RESPONSES or self.bytes > MAX_BYTES:
             self._drop(next(iter(self._kept)))
 
     def forget(self, id: str, lane: str | None) -> None:
         """Drop a response whose continuation has failed. One that another lane has made stays for that lane."""
-        name = self._names.get(id, id)
-        if name in self._kept and self._kept[name].lane == lane:
-            self._drop(name)
+        if id in self._kept and self._kept[id].lane == lane:
+            self._drop(id)
 
     def _drop(self, id: str) -> None:
         if (kept := self._kept.pop(id, None)) is not None:
             self.bytes -= kept.size
-            self._names.pop(kept.other_id, None)
 
 
 @dataclass(slots=True, eq=False)
@@ -97,6 +90,6 @@ class Turn:
     lane: str | None = None
     completed: bool = False
 
-    def keep(self, response: StoredResponse, size: int, other_id: str, upstream: str | None) -> None:
+    def keep(self, response: StoredResponse, size: int, upstream: str | None) -> None:
         """Keep its response, see RecentResponses.keep()."""
-        self.recent.keep(response, size, other_id, self.lane, upstream)
+        self.recent.keep(response, size, self.lane, upstream)

@@ -192,11 +192,10 @@ class StoredResponseService:
         owner: str,
         *,
         turn: Turn | None = None,
-        other_id: str = "",
     ) -> bool:
         """Store a response that has ended, to a request from expand(). Return false if it was not stored.
 
-        turn: keeps it too. other_id: the id under which its client may know it as well.
+        turn: keeps it too.
 
         Never raises for the store, because the client gets its response in any case.
         """
@@ -212,7 +211,7 @@ class StoredResponseService:
             return True  # there is nothing to store
         if turn is not None and conversation.is_continuable(body):
             size = await off_loop(response.size_without_items, lambda: response.size)
-            turn.keep(response, size, other_id, expanded.upstream if turn.generates else None)
+            turn.keep(response, size, expanded.upstream if turn.generates else None)
         if not expanded.stored:
             return True
         assert self.store is not None

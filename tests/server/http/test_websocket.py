@@ -387,9 +387,11 @@ def silent_before(protocol: str, seconds: float) -> Script:
 @pytest.mark.promise("R8")
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_silence_is_filled_with_events(protocol: str) -> None:
-    up = scripted(protocol, silent_before(protocol, 35), STREAMS[protocol])
+    up = scripted(
+        protocol, silent_before(protocol, 35), STREAMS[protocol], STREAMS[protocol], response_store="memory"
+    )
     async with websocket(up.app) as client:
-        client.create(store=False)
+        client.create()
         events = await client.turn()
         times = [
             at for at, event in client.events if event["type"] in ("response.created", "response.in_progress")
@@ -400,9 +402,29 @@ async def test_silence_is_filled_with_events(protocol: str) -> None:
         assert kinds.count("response.created") == 1
         assert [event["sequence_number"] for event in events] == list(range(len(events)))
         (id,) = {event["response"]["id"] for event in events if "response" in event}
-        # The announced id continues.
+        # The announced id continues here, and on another connection from the store.
         client.create(store=False, previous_response_id=id)
         assert (await client.turn())[-1]["type"] == "response.completed"
+    assert (await up.call(f"/v1/responses/{id}", method="GET")).status == 200
+    async with websocket(up.app) as client:
+        client.create(previous_response_id=id)
+        assert (await client.turn())[-1]["type"] == "response.completed"
+
+
+async def test_an_announced_id_means_nothing_to_an_upstream_that_stores() -> None:
+    up = scripted(
+        RESPONSES,
+        silent_before(RESPONSES, 15),
+        STREAMS[RESPONSES],
+        upstream={"stores_responses": True},
+    )
+    async with websocket(up.app) as client:
+        client.create(input="one")
+        id = (await client.turn())[-1]["response"]["id"]
+        client.create(input="two", previous_response_id=id)
+        assert (await client.turn())[-1]["type"] == "response.completed"
+        body = up.sent[-1].body
+        assert ("previous_response_id" in body, len(body["input"])) == (False, 2)
 
 
 async def test_silence_before_a_failure_ends_in_a_failed_response() -> None:
