@@ -44,7 +44,8 @@ class Endpoint(msgspec.Struct, frozen=True):
         streams: When the response is a stream: as the body's `stream` requests, or always, or never.
         framing: How a stream reaches clients. Its writer has server-sent events whatever this is.
         media_type: A stream's media type. Everything else is application/json.
-        query: The parameter with which its requests come, such as `alt=sse`; "" if none tells them from others.
+        query: The parameter with which its requests come, such as `alt=sse`; "" if none tells them from others. Its
+            name may have `$` before it, and its value parameters behind a semicolon, as in all of Google's APIs.
         query_optional: Requests without that parameter are the endpoint's as well.
         model_prefix: A regular expression of what clients may send before the name of the model in the path, and is no
             part of it, but for what its groups match. It takes linear time.
@@ -66,12 +67,12 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     def match(self, path: str, query: str = "") -> str | None:
         """Return the model that a path names, "" if it has no place for one, None if it is another endpoint's."""
-        if not self.accepts(query):
-            return None
         before, place, after = self.path.partition(MODEL_IN_PATH)
         if not place:
-            return "" if path == before else None
+            return "" if path == before and self.accepts(query) else None
         if len(path) <= len(before) + len(after) or not (path.startswith(before) and path.endswith(after)):
+            return None
+        if not self.accepts(query):
             return None
         model = path[len(before) : len(path) - len(after)]
         prefix = re.match(self.model_prefix, model)
@@ -84,9 +85,9 @@ class Endpoint(msgspec.Struct, frozen=True):
         """True if a request with this query is the endpoint's."""
         if not self.query:
             return True
-        name = self.query.partition("=")[0]
-        given = [each for each in query.split("&") if each.partition("=")[0] == name]
-        return self.query in given or (self.query_optional and not given)
+        name, _, value = self.query.partition("=")
+        given = re.findall(rf"(?:^|&)(?:\$|%24)?{name}=([^&;%]*)", query)
+        return value in given or (self.query_optional and not given)
 
     def streams_if(self, requested: bool) -> bool:
         """True if the response is a stream. requested: the body requests one."""

@@ -36,7 +36,7 @@ def counting_routes(gateway: Gateway) -> list[BaseRoute]:
         post_route(
             endpoint.path,
             CountEndpoint(gateway, spec, spec.token_count, endpoint),
-            vendors_operation("Count the input tokens of a request", spec, (VENDORS_OBJECT,)),
+            vendors_operation("Count the input tokens of a request", spec, (VENDORS_OBJECT,), endpoint),
         )
         for spec in gateway.protocols.values()
         if spec.token_count is not None

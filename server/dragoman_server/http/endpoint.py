@@ -189,8 +189,16 @@ class BaseEndpoint(ABC):
         )
         return usage
 
+    def _check_query(self, query: str) -> None:
+        endpoint = self.endpoint
+        if endpoint is not None and not endpoint.accepts(query):
+            here = [each for each in self.protocol.endpoints if each.path == endpoint.path] or [endpoint]
+            name = endpoint.query.partition("=")[0]
+            raise invalid_parameter(name, " or ".join(each.query.partition("=")[2] for each in here))
+
     async def _serve_or_refuse(self, request: ClientRequest) -> None:
         try:
+            self._check_query(request.query)
             await self.serve(request)
         except (RemoteProtocolError, RequestRefused) as error:
             if request.response.started:
@@ -325,10 +333,6 @@ class ProtocolEndpoint(BaseEndpoint):
         super().__init__(gateway, protocol, endpoint)
 
     async def serve(self, request: ClientRequest) -> None:
-        if not self.endpoint.accepts(request.query):
-            here = [each for each in self.protocol.endpoints if each.path == self.endpoint.path]
-            name = self.endpoint.query.partition("=")[0]
-            raise invalid_parameter(name, " or ".join(each.query.partition("=")[2] for each in here))
         # Without a name for the body, which would keep it until the response has ended.
         await self.carry_out(request, await self.plan(request, *await self.read(request)))
 
@@ -365,7 +369,7 @@ def vendors_operation(
         answers={200: answers},
         errors=UPSTREAM_ERRORS,
         body=protocol.request_type or VENDORS_OBJECT,
-        parameters=[Parameter(name, "the form of the stream", choices=(value,))] if name else (),
+        parameters=[Parameter(name, "the form of the response", choices=(value,))] if name else (),
         place="the name of a model",
         protocol=protocol,
         error_types=[list[ErrorBody] if as_array else ErrorBody],

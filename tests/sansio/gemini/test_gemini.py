@@ -133,19 +133,29 @@ def test_a_response_to_a_blocked_prompt_is_relayed() -> None:
 # Endpoints.
 
 
+# Which endpoint of a path each is for: 1 sends events, 2 JSON, 0 is none. The vertexai SDK sends the sixth.
+QUERIES = [
+    *(("alt=sse", 1), ("key=alt&alt=json", 2), ("altitude=1", 2), ("alt=foo", 0), ("alt=", 0)),
+    *(("%24alt=json%3Benum-encoding%3Dint", 2), ("$alt=sse;enum-encoding=int", 1), ("$alt=proto", 0)),
+]
+
+
 @pytest.mark.parametrize("version", ["v1", "v1beta", "v1alpha", "v1beta1"])
 def test_each_version_has_both_methods(version: str) -> None:
     own = [each for each in SPEC.endpoints if each.path.startswith(f"/{version}/")]
     assert [(each.path.partition(":")[2], each.query, each.streams) for each in own] == [
-        ("generateContent", "", "never"),
+        ("generateContent", "alt=json", "never"),
         ("streamGenerateContent", "alt=sse", "always"),
         ("streamGenerateContent", "alt=json", "always"),
     ]
     for prefix in ("", "models/", "publishers/google/models/"):
         path = f"/{version}/{prefix}local/kite:streamGenerateContent"
-        for query, at in ("alt=sse", 1), ("key=alt&alt=json", 2), ("altitude=1", 2), ("alt=foo", 0):
-            found = [each.match(path, query) for each in own]
-            assert found == [None, *("local/kite" if at == n else None for n in (1, 2))]
+        for query, at in QUERIES:
+            assert [each.match(path, query) for each in own[1:]] == [
+                "local/kite" if at == n else None for n in (1, 2)
+            ], query
+            whole = own[0].match(path.replace("streamGenerate", "generate"), query)
+            assert whole == (None if at != 2 else "local/kite"), query
 
 
 @pytest.mark.parametrize(

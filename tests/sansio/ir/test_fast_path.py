@@ -165,6 +165,7 @@ def joined(*raw_events: bytes) -> bytes:
         b'data: {"text":"a","text"\ndata: :"a"}',  # the second is on two lines
         b'data: {"text":"b","t":"a"}',  # another text than the reader found
         b'data: {"text":["a"]}',
+        b'data: {"text": null,"subtext":"a"}',  # another member, whose name ends like it
         b'data: {"t\\u0065xt":"a"}',
         b'data: {"text":"\\ud83d"}',
         b'data: {"text":"\xff"}',

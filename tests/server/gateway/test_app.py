@@ -272,12 +272,21 @@ async def test_an_error_is_in_the_array_that_a_stream_would_have_been(query: str
         assert int(client.headers["content-length"]) == len(client.body)
 
 
-@pytest.mark.parametrize("query", ["alt=foo", "alt=", "key=alt=sse&alt=media"])
-async def test_a_form_of_the_stream_that_does_not_exist_is_refused(query: str) -> None:
+@pytest.mark.parametrize(
+    ("request_", "forms"),
+    [
+        ("streamGenerateContent?alt=foo", "sse or json"),
+        ("streamGenerateContent?alt=", "sse or json"),
+        ("streamGenerateContent?key=alt=sse&%24alt=media", "sse or json"),
+        ("generateContent?alt=sse", "json"),
+        ("countTokens?alt=media", "json"),
+    ],
+)
+async def test_a_form_of_the_response_that_does_not_exist_is_refused(request_: str, forms: str) -> None:
     app, _ = app_of(b"{}")
-    client = await call(app, f"/v1/models/up/m:streamGenerateContent?{query}", {"contents": []})
+    client = await call(app, f"/v1/models/up/m:{request_}", {"contents": []})
     check_refusal(GEMINI, client, 400)
-    assert client.error["message"] == "alt must be sse or json"
+    assert client.error["message"] == f"alt must be {forms}"
 
 
 # Bugs of our own.

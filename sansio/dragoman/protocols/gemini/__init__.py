@@ -44,7 +44,13 @@ SPEC = UpstreamSpec(
         endpoint
         for version in VERSIONS
         for endpoint in (
-            Endpoint(f"/{version}/{_NAMED}:generateContent", streams="never", model_prefix=MODEL_PREFIX),
+            Endpoint(
+                f"/{version}/{_NAMED}:generateContent",
+                streams="never",
+                query="alt=json",
+                query_optional=True,
+                model_prefix=MODEL_PREFIX,
+            ),
             Endpoint(
                 f"/{version}/{_NAMED}:streamGenerateContent",
                 HEARTBEAT,

@@ -34,7 +34,13 @@ HEARTBEAT = b"data: {}\r\n\r\n"
 # A count takes `contents` only, or a whole request in one member (google-genai 3.4.0, CountTokensConfig).
 TOKEN_COUNT = TokenCount(
     endpoints=tuple(
-        Endpoint(f"/{version}/{{model}}:countTokens", model_prefix=MODEL_PREFIX) for version in VERSIONS
+        Endpoint(
+            f"/{version}/{{model}}:countTokens",
+            query="alt=json",
+            query_optional=True,
+            model_prefix=MODEL_PREFIX,
+        )
+        for version in VERSIONS
     ),
     path="/v1beta/models/{model}:countTokens",
     fields=frozenset(("contents", "systemInstruction", "tools", "toolConfig", "generationConfig")),
