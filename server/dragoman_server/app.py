@@ -31,7 +31,7 @@ from dragoman.jsontext import encode
 from dragoman_server import __version__
 from dragoman_server.config.reload import Reload, ReloadResult
 from dragoman_server.gateway import Gateway
-from dragoman_server.http.admin.app import admin_app, is_admin_path, operator_routes
+from dragoman_server.http.admin.app import admin_app, operator_routes
 from dragoman_server.http.auth import (
     HEALTHZ_PATH,
     HELLO_PATH,
@@ -39,6 +39,7 @@ from dragoman_server.http.auth import (
     READYZ_PATH,
     KeyAuthMiddleware,
     Keyring,
+    is_admin_path,
     key_places,
 )
 from dragoman_server.http.browsers import LOOPBACK_ORIGIN_PATTERN, BrowserProtection

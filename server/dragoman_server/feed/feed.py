@@ -5,7 +5,7 @@ Nothing is kept, and no request makes an event, unless there is a reader or the 
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -13,7 +13,7 @@ import anyio
 
 from dragoman import RequestRefused
 from dragoman.errors import mask_value
-from dragoman.jsontext import JSON, encode_text
+from dragoman.jsontext import JSON, encode
 from dragoman_server.feed.events import MAX_LABEL_LENGTH, WIRE_EVENT, EventBatch, EventFilter, EventRing
 from dragoman_server.log import RequestRecord
 from dragoman_server.platform.changes import Changes
@@ -70,7 +70,7 @@ class Feed(BackgroundTaskGroup):
         if self.is_open:
             model = (record.model or "")[:MAX_LABEL_LENGTH]
             labels = (record.id, record.client_key or "", model, record.upstream or "")
-            event = {"request": record.id, "at": round(time.time(), 4), **data}
+            event = {"request": record.id, "at": now(), **data}
             self._pending.append((kind, labels, event))
             if len(self._pending) == 1:  # who waits has taken all before
                 self._changes.note()
@@ -86,11 +86,13 @@ class Feed(BackgroundTaskGroup):
     def _encode_pending(self) -> None:
         """Put the events that wait into the ring: together, because most of what this takes is taken once for all."""
         pending, self._pending = self._pending, []
-        texts = [encode_text(event) for _, _, event in pending]
-        if self._mask.may_change("".join(texts)):
-            texts = [encode_text(mask_value(event, self._mask)) for _, _, event in pending]
-        for (kind, labels, _), text in zip(pending, texts, strict=True):
-            self._ring.add(kind, labels, text)
+        if not pending:
+            return
+        text = _encoded(event for _, _, event in pending)
+        if self._mask.may_change(text):
+            text = _encoded(mask_value(event, self._mask) for _, _, event in pending)
+        for (kind, labels, _), line in zip(pending, text.split("\n"), strict=True):
+            self._ring.add(kind, labels, line)
 
     @property
     def wants_wire(self) -> bool:
@@ -180,6 +182,11 @@ class OpenReader:
     end_reason: str = ""
 
 
+def _encoded(events: Iterable[JSON]) -> str:
+    """Return events as JSON, a line each."""
+    return b"\n".join(map(encode, events)).decode()
+
+
 def now() -> float:
-    """Return the time of an event: seconds since the epoch."""
-    return round(time.time(), 4)
+    """Return the time of an event: seconds since the epoch, to a tenth of a millisecond."""
+    return int(time.time() * 10_000) / 10_000  # round() takes five times as long

@@ -46,6 +46,11 @@ OPEN_PATHS = frozenset({HEALTHZ_PATH, READYZ_PATH, HELLO_PATH})
 Refuse = Callable[[Scope, RemoteProtocolError | RequestRefused, Send], Awaitable[None]]
 
 
+def is_admin_path(path: str) -> bool:
+    """True if the operator's application serves this path. path: see path_below_mount()."""
+    return path in (ADMIN_PATH, METRICS_PATH, UI_PATH) or path.startswith((ADMIN_PATH + "/", UI_PATH + "/"))
+
+
 class KeyPlaces(NamedTuple):
     """Where clients send their key, besides the header authorization: names of headers and of query parameters."""
 

@@ -14,6 +14,7 @@ from starlette.types import Scope, Send
 from dragoman import ErrorKind, RemoteProtocolError, RequestRefused, WireError
 from dragoman.codec import ProtocolSpec, find_endpoint
 from dragoman_server.gateway import Gateway
+from dragoman_server.http.auth import is_admin_path
 from dragoman_server.http.request import path_below_mount
 from dragoman_server.wire.headers import BROWSER_HEADERS, request_id_headers
 from dragoman_server.wire.replies import Reply, error_reply, protocol_for_path, send_reply, suggest_base_url
@@ -93,10 +94,10 @@ class FallbackErrors:
         """Return the response to a refused request, and log it."""
         status = error.status
         spec = self._protocol(scope)
-        record = self._gateway.request_began(scope, spec.name)
+        path, query = path_below_mount(scope), scope["query_string"].decode("latin-1")
+        record = self._gateway.request_began(scope, "admin" if is_admin_path(path) else spec.name)
         refusal = error.as_wire_error()
         reply = error_reply(spec, refusal, record.id, request_id_headers(record.id))
-        path, query = path_below_mount(scope), scope["query_string"].decode("latin-1")
         found = find_endpoint([spec], path, query)
         body = reply.body if found is None else found[1].framing.error_body(reply.body)
         record.status = status
@@ -110,8 +111,10 @@ class FallbackErrors:
         return replace(reply, status=status, body=body)
 
     def _protocol(self, scope: Scope) -> ProtocolSpec:
-        query = scope["query_string"].decode("latin-1")
-        return protocol_for_path(path_below_mount(scope), query, Headers(scope=scope), self._protocols)
+        path, query = path_below_mount(scope), scope["query_string"].decode("latin-1")
+        if is_admin_path(path):  # `key` is a parameter here, not a sign of a protocol
+            return next(iter(self._protocols.values()))
+        return protocol_for_path(path, query, Headers(scope=scope), self._protocols)
 
 
 def as_starlette(reply: Reply, headers: Mapping[str, str]) -> Response:

@@ -19,8 +19,7 @@ from starlette.routing import BaseRoute
 
 from dragoman.jsontext import JSONObject, encode
 from dragoman_server import __version__
-from dragoman_server.http.admin.app import is_admin_path
-from dragoman_server.http.auth import KEY_PLACES, OPEN_PATHS
+from dragoman_server.http.auth import KEY_PLACES, OPEN_PATHS, is_admin_path
 from dragoman_server.http.description_page import PAGE_HEADERS, page
 from dragoman_server.http.operations import UPSTREAM_ERRORS, ApiOperation, DescribedRoute, MediaType
 from dragoman_server.http.request import Parameter

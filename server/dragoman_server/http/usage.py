@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute
 from dragoman import RequestRefused
 from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.gateway import Gateway
+from dragoman_server.http.auth import KEY_PLACES
 from dragoman_server.http.endpoint import BaseEndpoint
 from dragoman_server.http.operations import ApiOperation, DescribedRoute
 from dragoman_server.http.request import Parameter, Query, invalid_parameter
@@ -245,6 +246,7 @@ class OwnUsageEndpoint(BaseEndpoint):
 
     async def serve(self, request: ClientRequest) -> None:
         key, limits = request.key, self.gateway.limits
+        Query(request.query, keeps_empty=True).check_names(KEY_PLACES.parameters)
         if key is None:
             raise RequestRefused(
                 "this gateway has no client keys, so no usage belongs to a client; the operator sees all of it with "

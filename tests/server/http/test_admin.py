@@ -21,8 +21,8 @@ from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.app import Application, _routes
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.accounts import account_json
-from dragoman_server.http.admin.app import ADMIN_PATH, admin_routes
-from dragoman_server.http.auth import same_key
+from dragoman_server.http.admin.app import admin_routes
+from dragoman_server.http.auth import ADMIN_PATH, same_key
 from dragoman_server.policy.error_actions import ErrorAction
 from dragoman_server.policy.health import Health
 from dragoman_server.settings import AccountSettings, ClientKey, ServerSettings, Settings, UpstreamSettings
@@ -82,6 +82,19 @@ async def change(app: Any, account: str, name: str) -> Any:
     client = await call(app, f"/admin/accounts/{account}/{name}", "POST", ADMIN)
     assert client.status == 200, client.body
     return json.loads(client.body)
+
+
+@pytest.mark.parametrize(
+    "path", ["/admin/usage?key=ci&by=colour", "/admin/nothing?key=ci", "/metrics?key=ci"]
+)
+async def test_a_parameter_of_an_operator_chooses_no_protocol(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "dragoman.requests")
+    path, _, query = path.partition("?")
+    client = await call(app_of(), path, "GET", {"x-goog-api-key": "none"}, query_string=query.encode())
+    assert sorted(client.error) == ["code", "message", "param", "type"]
+    assert [record.dragoman["protocol"] for record in caplog.records] == ["admin"]  # type: ignore[attr-defined]
 
 
 async def test_a_parameter_that_is_not_there_is_refused() -> None:

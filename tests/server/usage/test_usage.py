@@ -392,6 +392,7 @@ async def test_a_client_key_sees_its_own_figures_and_no_others() -> None:
         _, by_group = await admin("/admin/usage?by=group", gateway)
         _, by_both = await admin("/admin/usage?by=group,key&limit=2", gateway)
         unknown = await gateway.call("/v1/usage", key="green", method="GET")
+        by_day = await gateway.call("/v1/usage?by=day", method="GET")
         missing = await call(gateway.app, "/v1/usage", None, "GET", {})
     spent = 2.0 * TOKENS
     assert {
@@ -425,6 +426,7 @@ async def test_a_client_key_sees_its_own_figures_and_no_others() -> None:
         assert (red[period]["requests"], blue[period]["requests"]) == (2, 1)
     assert (blue["name"], blue["budget"], "red" in json.dumps(blue)) == ("blue", None, False)
     assert (unknown.status, missing.status) == (401, 401)
+    assert (by_day.status, by_day.error["message"]) == (400, "unknown parameter 'by'; there are key")
 
 
 async def test_without_client_keys_nobody_has_figures_of_their_own() -> None:

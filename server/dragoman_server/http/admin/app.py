@@ -24,14 +24,9 @@ from dragoman_server.http.admin.page import page_routes
 from dragoman_server.http.admin.recordings import recording_routes
 from dragoman_server.http.admin.reload import reload_routes
 from dragoman_server.http.admin.usage import usage_routes
-from dragoman_server.http.auth import ADMIN_PATH, METRICS_PATH, UI_PATH, AdminKeyMiddleware, Refuse
+from dragoman_server.http.auth import AdminKeyMiddleware, Refuse
 from dragoman_server.http.events import events_route
 from dragoman_server.http.metrics import metrics_route
-
-
-def is_admin_path(path: str) -> bool:
-    """True if the operator's application serves this path. path: see path_below_mount()."""
-    return path in (ADMIN_PATH, METRICS_PATH, UI_PATH) or path.startswith((ADMIN_PATH + "/", UI_PATH + "/"))
 
 
 def admin_app(
