@@ -19,10 +19,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from types import TracebackType
 from typing import Any, NamedTuple, TextIO
+
+import msgspec
 
 from dragoman.errors import mask_value
 from dragoman_server.settings.secret import Mask
@@ -42,8 +43,7 @@ MAX_REPEATS = 20
 REPEAT_WINDOW_S = 10.0
 
 
-@dataclass(slots=True)
-class RequestRecord:
+class RequestRecord(msgspec.Struct):
     """The fields of one request's log line. Times are seconds. None: the request did not get that far.
 
     Attributes:
@@ -73,7 +73,7 @@ class RequestRecord:
     rule: str | None = None
     account: str | None = None
     attempts: int | None = None
-    failures: list[dict[str, object]] = field(default_factory=list)
+    failures: list[dict[str, object]] = []
     hedge: dict[str, object] | None = None
     stream: bool | None = None
     background: bool | None = None
@@ -95,7 +95,7 @@ class RequestRecord:
     reasoning_tokens: int | None = None
     cost_usd: float | None = None
     estimated: bool | None = None
-    losses: list[str] = field(default_factory=list)
+    losses: list[str] = []
     trace_id: str | None = None
 
     def note_failure(
@@ -124,7 +124,7 @@ class RequestRecord:
         return known
 
 
-_FIELDS = tuple(record_field.name for record_field in fields(RequestRecord))
+_FIELDS = RequestRecord.__struct_fields__
 
 
 def log_request(record: RequestRecord) -> dict[str, object] | None:

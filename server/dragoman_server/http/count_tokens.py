@@ -5,9 +5,8 @@ images included, and is marked by the header `dragoman-estimate: true`. A count 
 upstream cannot count at the moment, the client gets an estimate instead of an error.
 """
 
-from dataclasses import replace
-
 import anyio
+from msgspec.structs import replace
 from starlette.routing import BaseRoute
 
 from dragoman import RemoteProtocolError, RequestHead, RequestRefused, estimate_tokens

@@ -7,12 +7,12 @@ complete, before the client gets its end, because the client's next request may 
 
 import time
 from collections.abc import Awaitable
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 from starlette.routing import BaseRoute
 
 from dragoman import RequestHead, RequestRefused, ResponseTranslator, peek

@@ -7,11 +7,11 @@ connection is: `HttpChannel` makes ASGI messages of them, in any ASGI server.
 import copy
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Protocol, TypeVar
 
 import anyio
 import anyio.lowlevel
+from msgspec.structs import replace
 from starlette.types import Message, Receive, Scope, Send
 
 from dragoman import RemoteProtocolError, RequestRefused

@@ -1,7 +1,8 @@
 """Where the requests for a model go: upstream, model there, protocol and accounts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from dragoman import UPSTREAMS, RemoteProtocolError, RequestRefused
 from dragoman.codec import ProtocolSpec, UpstreamSpec
@@ -11,8 +12,7 @@ from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.settings.problems import quote_value
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(msgspec.Struct, frozen=True):
     """Where a client's requests for a model go.
 
     Attributes:

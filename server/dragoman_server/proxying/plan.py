@@ -6,7 +6,7 @@ The clock and the random id are arguments, so the same input gives the same plan
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
 
 import msgspec
@@ -56,8 +56,7 @@ LOSS_POLICY_HEADER = "dragoman-loss-policy"
 MAX_FAN_OUT = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """The upstream request of one client request, before anything is sent: immutable. The account's key is not in it.
 
     Attributes:
@@ -88,10 +87,10 @@ class Plan:
     client: ProtocolSpec
     endpoint: Endpoint
     destination: Destination
-    body: bytes = field(repr=False)
+    body: bytes
     members: frozenset[str]
-    request: Request | None = field(repr=False)
-    planner: "Planner | None" = field(repr=False)
+    request: Request | None
+    planner: "Planner | None"
     losses: dragoman.Ledger
     relayed: bool
     rewritten: bool
@@ -99,13 +98,16 @@ class Plan:
     context: ResponseContext
     base_url: str
     path: str
-    headers: HeaderList = field(repr=False)  # configured ones may be secret
+    headers: HeaderList
     streams: bool
     conversation: str | None = None
     check_input: CheckInput | None = None
     fallbacks: tuple[Destination, ...] = ()
     required_member: str | None = None
     store_response: bool = False
+
+    def __repr__(self) -> str:
+        return f"<Plan {self.id}>"  # the client's request and the configured headers may be secret
 
     @property
     def mode(self) -> str:
@@ -114,7 +116,7 @@ class Plan:
 
     def released(self) -> "Plan":
         """Return the plan without the request: nothing is sent again, and a stream may stay open for hours."""
-        return replace(self, body=b"", request=None, planner=None)
+        return msgspec.structs.replace(self, body=b"", request=None, planner=None)
 
     def scrub(self, text: str) -> str:
         """Remove from an upstream's text what neither the client nor the log may have."""
@@ -136,7 +138,7 @@ class Plan:
 
         member: the member that every response from there has.
         """
-        return replace(
+        return msgspec.structs.replace(
             self,
             path=_with_query(path, self.path.partition("?")[2]),
             relayed=True,  # there the upstream sends no model response that could be translated

@@ -7,7 +7,6 @@ error the form of the client's protocol (`translate_error`, or Failed in a strea
 """
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import urlsplit, urlunsplit
 
@@ -50,8 +49,7 @@ _NO_SUCH_PATH = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Scrub:
+class Scrub(msgspec.Struct, frozen=True):
     """Remove from an upstream's text what neither clients nor the log may have."""
 
     mask: Mask

@@ -6,7 +6,6 @@ unchanged to an upstream that speaks Responses, because that upstream may have i
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -50,8 +49,7 @@ _OWNER_IS_GONE = (
 HOW_TO_ENABLE = "set server.response_store to memory, sqlite or valkey"
 
 
-@dataclass(frozen=True, slots=True)
-class ExpandedRequest:
+class ExpandedRequest(msgspec.Struct, frozen=True):
     """A request with its conversation.
 
     Attributes:

@@ -1,8 +1,9 @@
 """Responses to requests that the application never receives: invalid ones, too large ones, and too slow ones."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from dragoman import RemoteProtocolError, RequestRefused
 from dragoman_server.wire.replies import Reply

@@ -373,7 +373,8 @@ class Settings:
         found: dict[str, list[AccountSettings]] = {}
         for account in self.accounts:
             found.setdefault(account.upstream, []).append(account)
-        return {name: tuple(accounts) for name, accounts in found.items()}
+        defaults = {each.name: (each.default_account,) for each in (*self.upstreams, SIMULATOR_UPSTREAM)}
+        return {**defaults, **{name: tuple(accounts) for name, accounts in found.items()}}
 
     @cached_property
     def mask(self) -> Mask:

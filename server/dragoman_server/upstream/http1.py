@@ -8,9 +8,9 @@ the keys.
 
 import re
 import sys
-from dataclasses import dataclass
 
 import h11
+import msgspec
 
 from dragoman_server.streams.http1_body import (
     BodyDecoder,
@@ -40,8 +40,7 @@ class RequestError(Exception):
     """The request cannot be written as HTTP/1.1. The text never quotes a header."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseHead:
+class ResponseHead(msgspec.Struct, frozen=True):
     """The head of a response.
 
     Attributes:

@@ -15,12 +15,12 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import anyio
 import anyio.lowlevel
 import httpx2
+import msgspec
 
 from dragoman_server.platform.cancellation import return_if_cancelled
 from dragoman_server.streams.byte_stream import ByteStream, Take
@@ -43,8 +43,7 @@ _TURN_BYTES = 32 * 1024
 _RACE_S = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamTimeouts:
+class UpstreamTimeouts(msgspec.Struct, frozen=True):
     """Seconds; None waits without limit.
 
     Attributes:
@@ -331,7 +330,7 @@ async def _send_and_read_head(
         write_error = _reason(error)
     response = early.head or await _read_head(request, exchange, stream, time, write_error, race_s)
     is_in_step = write_error is None and early.head is None
-    return response if is_in_step else replace(response, keep_alive=False)
+    return response if is_in_step else msgspec.structs.replace(response, keep_alive=False)
 
 
 class _EarlyResponse:

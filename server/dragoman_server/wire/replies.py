@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+import msgspec
 from starlette.types import Send
 
 from dragoman import PROTOCOLS, ErrorKind, WireError
@@ -24,8 +24,7 @@ _NOT_RETRYABLE_STATUSES = frozenset({401, 403})
 _SHOULD_RETRY = "x-should-retry"
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """A whole response."""
 
     status: int

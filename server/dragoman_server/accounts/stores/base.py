@@ -67,8 +67,7 @@ class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
     max_concurrent_requests: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(msgspec.Struct, frozen=True):
     """A reservation for one request with this candidate.
 
     Attributes:
