@@ -158,6 +158,7 @@ class BaseEndpoint(ABC):
             request.headers.get("content-length", ""),
             server.max_body_bytes,
             server.body_timeout_s,
+            request.receive_now,
         )
         request_head = await request.off_loop(len(body), peek, body, request.model_in_path)
         model = request_head.model or default_model(gateway.settings) or ""
@@ -244,7 +245,7 @@ class BaseEndpoint(ABC):
                 len(body), reasoning_key, request.owner, request.headers, request_head
             )
         key = request.reasoning_key
-        gateway, now = self.gateway, anyio.current_time()
+        gateway, now = self.gateway, request.time()
         planner = Planner(
             gateway.settings,
             self.protocol,

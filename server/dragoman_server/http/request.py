@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope
 
 from dragoman import RemoteProtocolError, RequestRefused
 from dragoman.jsontext import JSONObject
-from dragoman_server.proxying.client_request import ClientDisconnected
+from dragoman_server.proxying.client_request import ClientDisconnected, ReceiveNow
 from dragoman_server.upstream.content_coding import CodingError, ContentDecoder, TooLarge, decoder_for
 
 # Far more than any endpoint has.
@@ -31,7 +31,12 @@ _MIN_BYTES_PER_S = 1024
 
 
 async def read_body(
-    receive: Receive, content_encoding: str, content_length: str, limit: int, silence_s: float
+    receive: Receive,
+    content_encoding: str,
+    content_length: str,
+    limit: int,
+    silence_s: float,
+    receive_now: ReceiveNow | None = None,
 ) -> bytes:
     """Read the whole body of an ASGI request. silence_s: seconds for which the client may send nothing of it.
 
@@ -44,13 +49,20 @@ async def read_body(
         raise RequestRefused(str(error), status=415) from None
     if content_length.isdecimal() and int(content_length[:_MAX_LENGTH_DIGITS]) > limit:
         raise _too_large(limit)
+    first = None if receive_now is None else receive_now()
+    if first is not None and decoder is None and first["type"] == "http.request" and not first["more_body"]:
+        # All of it is there, as in most cases, so it needs no deadline.
+        body: bytes = first["body"]
+        if len(body) > limit:
+            raise _too_large(limit)
+        return body
     parts: list[bytes] = []
     received = 0
     deadline = first_deadline = anyio.current_time() + silence_s
-    # One scope for all messages: most bodies have arrived when they are read.
+    # One scope for all messages.
     with anyio.CancelScope(deadline=deadline) as scope:
         while True:
-            message = await receive()
+            message, first = first or await receive(), None
             if message["type"] == "http.disconnect":
                 # serving/http1.py adds the error if the body was broken and the client has not left.
                 # Taken out, because its traceback has this frame, and so the message: a reference cycle.

@@ -132,7 +132,6 @@ class Attempt:
         sent_to_client: Part of the response was sent to the client.
         status: The response's status, None until there is one.
         headers: The upstream's headers that the client may see.
-        content_at: When the first content of the response was there.
         trace: Its span, None where there are none.
         translating: Set when the thread ends that uses the machine, None while none does. Others wait for it.
     """
@@ -149,7 +148,6 @@ class Attempt:
         self.sent_to_client = False
         self.status: int | None = None
         self.headers: HeaderList = []
-        self.content_at: float | None = None
         self.trace: AttemptTrace | None = None
         self.translating: anyio.Event | None = None
         self._now = now
@@ -345,10 +343,8 @@ class Attempt:
 
     async def _deliver(self) -> bool:
         """Pass on the ready bytes. Return false if the attempt must end."""
-        if self.content_at is None:
-            self.content_at = anyio.current_time()
-            if self.trace is not None:
-                self.trace.first_content()
+        if self.trace is not None and not self.sent_to_client:
+            self.trace.first_content()
         delivery = self._recipient.deliver(self)
         self.sent_to_client = delivery is not Delivery.LOST
         if delivery is Delivery.WAIT:

@@ -25,12 +25,15 @@ from dragoman_server.platform.clock import event_loop_clock
 from dragoman_server.platform.off_loop import INLINE_BYTES, off_loop
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.settings import ClientKey
-from dragoman_server.streams.byte_stream import WRITE_NOW, WriteNow
+from dragoman_server.streams.byte_stream import NOW, WriteNow
 from dragoman_server.telemetry.requests import RequestTelemetry
 from dragoman_server.wire.headers import JSON_HEADERS, HeaderList, request_id_headers
 from dragoman_server.wire.replies import Reply
 
 Result = TypeVar("Result")
+
+# See NOW.
+ReceiveNow = Callable[[], Message | None]
 
 # Entries of a request's scope. The ClientKey that it came with:
 SCOPE_KEY = "dragoman.client_key"
@@ -84,7 +87,7 @@ class HttpChannel:
         self.watch: Callable[[bytes], None] | None = None
         self.started = self.broken = False
         self._send = send
-        self._write_now: WriteNow | None = scope.get("extensions", {}).get(WRITE_NOW, {}).get("write")
+        self._write_now: WriteNow | None = scope.get("extensions", {}).get(NOW, {}).get("write")
 
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self.started = True
@@ -121,6 +124,7 @@ class ClientRequest:
     """The client's side of one request: what the client sent, its log record, and its response.
 
     Attributes:
+        receive_now: See NOW; None where the server has none.
         headers: By lower-case names; the values of a repeated header are joined, as HTTP allows.
         model_in_path: The model that the path names, "" if it names none.
         query: The query string, without the question mark.
@@ -146,6 +150,7 @@ class ClientRequest:
     ) -> None:
         self.scope = scope
         self.receive = receive
+        self.receive_now: ReceiveNow | None = scope.get("extensions", {}).get(NOW, {}).get("receive")
         self.record = record
         self.framing = framing
         self.headers = _joined_headers(scope)
@@ -170,7 +175,7 @@ class ClientRequest:
     def hand_over(self, response: ResponseChannel, receive: Receive) -> "ClientRequest":
         """Return the request as it goes on with another channel. What is left has this client, and is not counted."""
         other = copy.copy(self)
-        other.response, other.receive = response, receive
+        other.response, other.receive, other.receive_now = response, receive, None
         response.meter, response.watch = self.response.meter, self.response.watch
         self.response.meter = self.response.watch = None
         self.record = replace(self.record)
@@ -220,6 +225,15 @@ class ClientRequest:
         """Wait until the client has left. Servers also report that when a response is complete."""
         while (await self.receive())["type"] != "http.disconnect":
             pass
+
+    @property
+    def has_disconnected(self) -> bool | None:
+        """What disconnected() waits for has happened; None where only waiting tells."""
+        if self.receive_now is None:
+            return None
+        while (message := self.receive_now()) is not None and message["type"] != "http.disconnect":
+            pass
+        return message is not None
 
     async def respond(self, reply: Reply) -> None:
         """Send a whole response."""

@@ -19,13 +19,12 @@ def record_end(
     record: RequestRecord,
     plan: Plan,
     machine: ResponseMachine | None,
-    winner: Attempt | None,
-    started_at: float,
+    first_content_s: float | None,
 ) -> None:
-    """Put the end of a request into its record. winner: whose response the client got. See RequestHandler."""
+    """Put the end of a request into its record. first_content_s: of the response that the client got."""
     record.losses = [f"{loss.code.value} {loss.path}" for loss in plan.losses]
     if machine is not None:
-        _record_response(record, machine, winner, started_at)
+        _record_response(record, machine, first_content_s)
         if machine.error is not None and machine.error is not CLIENT_LEFT and record.error is None:
             record.error, record.error_kind = machine.error.message, machine.error.kind.value
         if record.outcome == "client_left" and machine.outcome is Outcome.COMPLETED:
@@ -34,15 +33,11 @@ def record_end(
         record.outcome = "completed" if record.error is None else "failed"
 
 
-def _record_response(
-    record: RequestRecord, machine: ResponseMachine, winner: Attempt | None, started_at: float
-) -> None:
-    """Put what the machine has found into the record: losses and usage. winner: whose response the client got."""
-    content_at = None if winner is None else winner.content_at
-    if content_at is not None and record.first_byte_s is not None:
-        first_content_s = content_at - started_at
-        if first_content_s > record.first_byte_s:
-            record.first_content_s = first_content_s
+def _record_response(record: RequestRecord, machine: ResponseMachine, first_content_s: float | None) -> None:
+    """Put what the machine has found into the record: losses and usage."""
+    first_byte_s = record.first_byte_s
+    if first_content_s is not None and first_byte_s is not None and first_content_s > first_byte_s:
+        record.first_content_s = first_content_s
     record.losses += [f"{loss.code.value} answer:{loss.path}" for loss in machine.losses]
     log_losses(record.id, "response", machine.losses)
     usage = machine.usage

@@ -95,6 +95,7 @@ class RequestHandler:
         self._started_at = self._time()
         self._keepalive = Keepalive(gateway.settings.server.keepalive_s, self._started_at)
         self._winner: Attempt | None = None  # the client gets the response of this one
+        self._first_content_s: float | None = None  # of that
         self._failed: list[tuple[Attempt, AttemptFailure]] = []
         self._scopes: dict[str, anyio.CancelScope] = {}  # of attempts side by side, by account
         self._machine: ResponseMachine | None = None
@@ -115,23 +116,24 @@ class RequestHandler:
         """
         async with anyio.create_task_group() as tasks:
             self._scope = tasks.cancel_scope
-            helpers = [tasks.start_soon(self._watch_disconnect, name="watch")]
+            watcher = tasks.start_soon(self._watch_disconnect, name="watch")
             # A client that has left already costs no request. Two, because in trio tasks that become ready together run
             # in any order.
-            for _ in range(2):
+            for _ in range(0 if self._request.has_disconnected is False else 2):
                 await anyio.lowlevel.checkpoint()
             if self._plan.streams:
                 tasks.start_soon(return_if_cancelled, self._read_upstream, name="read")
-                helpers.append(tasks.start_soon(self._tick, name="tick"))
+                ticker = tasks.start_soon(self._tick, name="tick")
                 await self._write_client()
+                ticker.cancel()
             else:
                 await self._read_upstream()
-            for task in helpers:
-                task.cancel()
+            if not self._request.has_disconnected:  # else it ends by itself, which costs less
+                watcher.cancel()
         left = self._record.outcome == "client_left"
         if left and self._machine is not None:
             self._machine.fail(CLIENT_LEFT)  # if a thread has used it till now
-        record_end(self._record, self._plan, self._machine, self._winner, self._started_at)
+        record_end(self._record, self._plan, self._machine, self._first_content_s)
         if left:
             await self._store_partial()
         # The group and its tasks form a reference cycle, which holds this object until a garbage collection.
@@ -347,6 +349,7 @@ class RequestHandler:
         if self._winner is not None or scope.cancel_called or self._scope.cancel_called:
             return Delivery.LOST
         self._winner = attempt
+        self._first_content_s = self._time() - self._started_at
         self._machine, self._upstream_headers = attempt.machine, attempt.headers
         self._failed.clear()
         self._follow(attempt)

@@ -44,7 +44,7 @@ from dragoman_server.recordings.redaction import (
 from dragoman_server.recordings.tap import ListenedSender, TappedSender
 from dragoman_server.settings import Settings
 from dragoman_server.settings.secret import Mask
-from dragoman_server.streams.byte_stream import WRITE_NOW
+from dragoman_server.streams.byte_stream import NOW
 from dragoman_server.upstream.errors import UpstreamError
 
 # Bytes of one request, all bodies of both sides together. The rest is left out.
@@ -165,7 +165,7 @@ class Recorder:
             await self._app(scope, receive, send)
             return
         # All bytes have to pass `send`.
-        extensions = {name: each for name, each in scope.get("extensions", {}).items() if name != WRITE_NOW}
+        extensions = {name: each for name, each in scope.get("extensions", {}).items() if name != NOW}
         tape = Tape(scope)
 
         async def send_and_record(message: Message) -> None:

@@ -25,7 +25,7 @@ from dragoman_server.serving.http1 import HTTP1
 from dragoman_server.serving.http2 import HTTP2
 from dragoman_server.serving.tasks import AppEvents, AppSend, run_app
 from dragoman_server.settings import ServerSettings
-from dragoman_server.streams.byte_stream import WRITE_NOW, ByteStream
+from dragoman_server.streams.byte_stream import NOW, ByteStream
 
 # The first bytes of an HTTP/2 client (RFC 9113, 3.4).
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -172,9 +172,8 @@ class Connection:
         """Start the application for a request. hypercorn's ASGI streams call this on their `task_group`."""
         protocol = self._protocol
         if isinstance(protocol, HTTP1):
-            scope["extensions"][WRITE_NOW] = {"write": protocol.write_now}
-            events = AppEvents(protocol.invite_body if protocol.invites_body else None)
-            self._request = events
+            self._request = events = AppEvents(protocol.invite_body if protocol.invites_body else None)
+            scope["extensions"][NOW] = {"write": protocol.write_now, "receive": events.get_now}
         else:
             # hypercorn 0.18 protocol/http_stream.py:91 announces early hints, pushes, trailers: HTTP2 sends none.
             scope["extensions"].clear()

@@ -79,12 +79,19 @@ class AppEvents:
         while not self._events:
             invite, self._invite = self._invite, None
             await (self._changes.wait() if invite is None else invite())
-        event = self._events[0]
+        return self._next(self._events)
+
+    def get_now(self) -> ASGIReceiveEvent | None:
+        """Return the next event if there is one."""
+        return self._next(self._events) if self._events else None
+
+    def _next(self, events: "deque[ASGIReceiveEvent]") -> ASGIReceiveEvent:
+        event = events[0]
         if event["type"] in _DISCONNECTS:
             self.left = True
         else:
-            self._events.popleft()
-            self._events = self._events or None
+            events.popleft()
+            self._events = events or None
             self._bytes -= _size(event)
         self._changes.note()
         return event

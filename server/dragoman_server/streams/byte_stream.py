@@ -12,8 +12,9 @@ from typing import Protocol, TypeAlias
 # Passes a piece of a response's body to the client's connection and returns true, if that is possible without waiting.
 # False: nothing was passed. For the pieces between the first and the last one of a response, which go through `send`.
 WriteNow: TypeAlias = Callable[[bytes], bool]
-# The ASGI extension in which our server offers one, as its member "write".
-WRITE_NOW = "dragoman.write_now"
+# The ASGI extension in which our server offers one, as its member "write", and as its member "receive" a function that
+# returns what `receive` would return without waiting, else None.
+NOW = "dragoman.now"
 
 # Its extensions for WebSockets. The method wait() of the first returns when a stop has begun: the application then ends
 # what it does and closes with 1012, and what is still open when the stop cancels requests is closed with that code.

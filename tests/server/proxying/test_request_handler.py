@@ -32,7 +32,7 @@ from dragoman_server.proxying.client_request import HttpChannel
 from dragoman_server.proxying.plan import Plan, Planner
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
-from dragoman_server.streams.byte_stream import WRITE_NOW
+from dragoman_server.streams.byte_stream import NOW
 from dragoman_server.upstream.errors import (
     UpstreamBroken,
     UpstreamTimeout,
@@ -258,7 +258,7 @@ async def test_a_whole_response_for_a_client_that_streams(client: str) -> None:
 @one_backend
 @pytest.mark.parametrize("taken", [True, False])
 async def test_a_piece_is_measured_once_whichever_way_it_takes(taken: bool) -> None:
-    channel = HttpChannel(http_scope("/", extensions={WRITE_NOW: {"write": lambda data: taken}}), checked)
+    channel = HttpChannel(http_scope("/", extensions={NOW: {"write": lambda data: taken}}), checked)
     channel.meter = Meter()
     watched: list[bytes] = []
     channel.watch = watched.append

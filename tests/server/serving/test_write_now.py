@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.settings import ServerSettings
-from dragoman_server.streams.byte_stream import WRITE_NOW
+from dragoman_server.streams.byte_stream import NOW
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
@@ -34,7 +34,7 @@ class Streams:
     late: bool | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        offered = scope["extensions"].get(WRITE_NOW)
+        offered = scope["extensions"].get(NOW)
         write = offered["write"] if self.direct and offered else lambda data: False
         self.early = write(b"early")
         await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
@@ -111,7 +111,7 @@ async def test_what_the_kernel_does_not_take_needs_no_later_piece() -> None:
         async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b"first", "more_body": True})
-            self.taken.append(scope["extensions"][WRITE_NOW]["write"](b"only"))
+            self.taken.append(scope["extensions"][NOW]["write"](b"only"))
             await anyio.sleep(10)
             received.append(stream.sent)
 
@@ -139,7 +139,7 @@ async def test_a_client_that_does_not_read_is_given_up() -> None:
         async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b"first", "more_body": True})
-            write = scope["extensions"][WRITE_NOW]["write"]
+            write = scope["extensions"][NOW]["write"]
             while True:
                 self.taken.append(write(b"x" * 1000))
                 if not self.taken[-1]:
