@@ -12,6 +12,7 @@ import anyio
 from dragoman_server.serving.connection import Connection, WorkerContext
 from dragoman_server.serving.run import _hypercorn_config
 from dragoman_server.settings import ServerSettings
+from dragoman_server.streams.byte_stream import Take
 
 
 @dataclass
@@ -47,6 +48,11 @@ class FakeStream:
             raise ConnectionResetError("reset")
         await self._aborted.wait()
         raise ConnectionAbortedError("closed by the gateway")
+
+    async def receive_each(self, take: Take, timeout: float | None) -> None:
+        while self.incoming:
+            if not take(await self.receive(timeout)):
+                return
 
     def send_now(self, data: bytes) -> bytes | None:
         if self.aborted_at is not None:

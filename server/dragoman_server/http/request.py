@@ -50,12 +50,9 @@ async def read_body(
     if content_length.isdecimal() and int(content_length[:_MAX_LENGTH_DIGITS]) > limit:
         raise _too_large(limit)
     first = None if receive_now is None else receive_now()
-    if first is not None and decoder is None and first["type"] == "http.request" and not first["more_body"]:
-        # All of it is there, as in most cases, so it needs no deadline.
-        body: bytes = first["body"]
-        if len(body) > limit:
-            raise _too_large(limit)
-        return body
+    is_whole = decoder is None and first is not None and first.get("more_body") is False
+    if first is not None and is_whole and len(first["body"]) <= limit:
+        return bytes(first["body"])  # as in most cases, so it needs no deadline
     parts: list[bytes] = []
     received = 0
     deadline = first_deadline = anyio.current_time() + silence_s

@@ -7,7 +7,7 @@ one. All bytes for a client go through `Connection.write`.
 import logging
 import math
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,8 +15,6 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 import hypercorn
-from hypercorn.protocol.events import Event as StreamEvent
-from hypercorn.typing import ASGIReceiveEvent
 from starlette.types import ASGIApp
 
 from dragoman_server.platform.changes import Lock
@@ -25,7 +23,7 @@ from dragoman_server.serving.http1 import HTTP1
 from dragoman_server.serving.http2 import HTTP2
 from dragoman_server.serving.tasks import AppEvents, AppSend, run_app
 from dragoman_server.settings import ServerSettings
-from dragoman_server.streams.byte_stream import NOW, ByteStream
+from dragoman_server.streams.byte_stream import ByteStream
 
 # The first bytes of an HTTP/2 client (RFC 9113, 3.4).
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -87,6 +85,7 @@ class Connection:
 
     Attributes:
         client, server: The addresses of both ends.
+        request_events: What the application of the open request receives, over HTTP/1.
         tls: It is encrypted.
     """
 
@@ -107,13 +106,16 @@ class Connection:
         self._stream = stream
         self._protocol: HTTP1 | HTTP2 | None = None
         self.tasks: anyio.abc.TaskGroup
-        # Only around a wait for bytes, so it never interrupts a write. Between two waits it is the last one's.
+        # Only around waits for bytes, so it never interrupts a write. Between two it is the last one's.
         self._reading = anyio.CancelScope()
+        self._deadline = (
+            math.inf
+        )  # for reading; that of the scope may be earlier, which costs less than to move it
         self._ended = False  # nothing more is read
         self._closed = False  # nothing more is written
         self._linger_s = LINGER_S
         self._half_closed = False  # the client sends nothing more, and a request is open
-        self._request: AppEvents | None = None  # of the open one of HTTP/1
+        self.request_events: AppEvents | None = None  # of the open one of HTTP/1
         self._first = b""  # of the client, until its protocol is recognized
         self._writing = Lock()
         self._rest: bytes | memoryview | None = None  # of what write_now() was given
@@ -141,7 +143,7 @@ class Connection:
                 raise other from None
         finally:
             self._closed = True
-            self._protocol = self._request = None  # reference cycles
+            self._protocol = self.request_events = None  # reference cycles
             self._stream.abort()
             self.worker.idle.pop(self, None)
             del self.worker.connections[self]
@@ -158,28 +160,6 @@ class Connection:
             self._break()
 
     # Called by the protocol.
-
-    def stream_arguments(
-        self, send: Callable[[StreamEvent], Awaitable[None]], stream_id: int
-    ) -> tuple[Any, ...]:
-        """Return the arguments of the constructors of hypercorn's ASGI streams."""
-        worker = self.worker
-        return worker.app, worker.config, worker, self, self.tls, self.client, self.server, send, stream_id
-
-    async def spawn_app(
-        self, app: ASGIApp, config: object, scope: Any, send: AppSend
-    ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
-        """Start the application for a request. hypercorn's ASGI streams call this on their `task_group`."""
-        protocol = self._protocol
-        if isinstance(protocol, HTTP1):
-            self._request = events = AppEvents(protocol.invite_body if protocol.invites_body else None)
-            scope["extensions"][NOW] = {"write": protocol.write_now, "receive": events.get_now}
-        else:
-            # hypercorn 0.18 protocol/http_stream.py:91 announces early hints, pushes, trailers: HTTP2 sends none.
-            scope["extensions"].clear()
-            events = AppEvents()
-        self.start_app(app, scope, events, send)
-        return events.put
 
     def start_app(self, app: ASGIApp, scope: Any, events: AppEvents, send: AppSend) -> None:
         """Start the application with the events that it receives."""
@@ -203,7 +183,9 @@ class Connection:
 
         set_idle(True) sets it to the time that a connection may be idle; set_idle(False) removes it.
         """
-        self._reading.deadline = math.inf if seconds is None else self.worker.time() + seconds
+        self._deadline = math.inf if seconds is None else self.worker.time() + seconds
+        if self._deadline < self._reading.deadline:
+            self._reading.deadline = self._deadline
 
     def set_idle(self, idle: bool) -> None:
         """Note that no request is open, or that one is."""
@@ -211,7 +193,7 @@ class Connection:
             self.worker.idle.pop(self, None)
             self.read_within(None)
             return
-        self._request = None
+        self.request_events = None
         if not self._ended:
             self.worker.idle[self] = self.make_room
             # hypercorn 0.18 asyncio/tcp_server.py:73, trio/tcp_server.py:96: a task sleeps that long, and keeps the
@@ -225,27 +207,34 @@ class Connection:
     async def _read(self) -> None:
         """Pass the client's bytes to the protocol until either side ends the connection."""
         while not self._ended:
-            self._reading = anyio.CancelScope(deadline=self._reading.deadline)
+            data, is_behind = b"", False
+            self._reading = anyio.CancelScope(deadline=self._deadline)
             with self._reading:
                 try:
-                    data = await self._stream.receive(None)
+                    if isinstance(self._protocol, HTTP1):
+                        await self._stream.receive_each(self._protocol.take, None)
+                        is_behind = self._protocol.is_behind
+                    if not is_behind:
+                        data = await self._stream.receive(None)
                 except OSError:
-                    data, self._request = b"", None
+                    self.request_events = None
             if self._reading.cancelled_caught:
                 await self._woken()
-            elif not data and self._request is not None:
-                self._half_closed = self._ended = True
-            elif not data:
-                self._break()  # frees the descriptor now, because the tasks may need a while to end
-            else:
+            elif data or is_behind:
                 await self._received(data)
                 data = b""  # it would stay here until the client sends more
+            elif self.request_events is not None:
+                self._half_closed = self._ended = True
+            else:
+                self._break()  # frees the descriptor now, because the tasks may need a while to end
 
     async def _woken(self) -> None:
-        """React to the deadline, unless end() has woken the task."""
+        """React to the deadline, unless it has moved, or end() has woken the task."""
+        if self._ended or self.worker.time() < self._deadline:
+            return
         if self._protocol is None:
             self.end()
-        elif not self._ended:
+        else:
             self.read_within(None)
             await self._protocol.timed_out()
 
@@ -266,7 +255,7 @@ class Connection:
         if self._half_closed:
             responded = False
             with anyio.move_on_after(HALF_CLOSED_S):
-                responded = self._request is None or await self._request.responded()
+                responded = self.request_events is None or await self.request_events.responded()
             if not responded:
                 self._break()
         async with self._writing:  # after the writes that wait for their turn

@@ -3,27 +3,29 @@
 Received bytes go into a buffer. A whole head is checked and read by `request_head`, a body by a decoder of
 `http1_body`; what follows a request stays in the buffer until the response has ended. So the task that reads the socket
 never waits for a response, and reacts immediately when the client leaves. Each response is written by its own object,
-of `http1_response`, so no bytes of one can become part of another. hypercorn's ASGI stream, or a WebSocket, translates
-between its events and the application.
+of `http1_response`, so no bytes of one can become part of another. Between both and the application is an HTTPStream
+or a WebSocket.
 """
 
+from collections.abc import Awaitable, Callable
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
-from hypercorn.protocol.events import Body, Data, EndBody, Request, Response, StreamClosed
-from hypercorn.protocol.events import Event as StreamEvent
-from hypercorn.protocol.http_stream import HTTPStream
 
 from dragoman import RemoteProtocolError, RequestRefused
 from dragoman_server.platform.changes import Lock
 from dragoman_server.serving import request_head
+from dragoman_server.serving.asgi_stream import HTTPStream, StreamRequest
 from dragoman_server.serving.http1_response import Http1Response, interim_response
 from dragoman_server.serving.refusals import refusal
+from dragoman_server.serving.tasks import AppEvents
 from dragoman_server.serving.websocket import WebSocket
 from dragoman_server.serving.websocket_handshake import is_handshake, read_upgrade
 from dragoman_server.streams.http1_body import BodyDecoder, ChunkedBody, LengthBody
+from dragoman_server.streams.http1_head import Headers
 
 if TYPE_CHECKING:
     from dragoman_server.serving.connection import Connection
@@ -37,9 +39,11 @@ READ_AHEAD_BYTES = 64 * 1024
 # Bytes of a chunked body, or of frames, that are read before other tasks run: some 2,700 chunks of one byte.
 _SLICE = 16 * 1024
 
+_Wait = Callable[[], Awaitable[None]]
+
 _EMPTY_LINE = b"\r\n"
 
-_STREAM_ID = 1  # of hypercorn's events; a connection has one request at a time
+_STREAM_ID = 1  # a connection has one request at a time
 
 
 class _Reading(Enum):
@@ -53,12 +57,17 @@ class _Reading(Enum):
 
 
 class HTTP1:
-    """HTTP/1.1 on one connection."""
+    """HTTP/1.1 on one connection. See ResponseWriter.
+
+    Attributes:
+        invites_body: The client waits for a 100 (Continue) before it sends the body.
+        is_behind: take() has returned false.
+    """
 
     def __init__(self, transport: "Connection") -> None:
         self._transport = transport
         self._stream: HTTPStream | WebSocket | None = None
-        self.invites_body = False  # the client waits for a 100 (Continue) before it sends the body
+        self.invites_body = self.is_behind = False
         self._response: Http1Response  # of the open request
         self._begun = b""  # the head of the response, until more of it can be written
         self._body: BodyDecoder = LengthBody(0)
@@ -67,17 +76,28 @@ class HTTP1:
         self._checked = 0  # bytes of an incomplete head that are checked
         # The reader parses, and so does the end of a response if bytes follow its request.
         self._parsing = Lock()
+        self._waiting: _Wait | None = None  # what to await before more is parsed
 
     # Called by the connection.
 
+    def take(self, data: bytes) -> bool:
+        """Do what data_received() does, without waiting. False: call that, with nothing, for the rest."""
+        if self._reading is not _Reading.NOTHING:
+            self._buffer += data
+            if not self._parsing.locked:
+                self._waiting = self._parse_now()
+            self.is_behind = self._parsing.locked or self._waiting is not None
+        return not self.is_behind
+
     async def data_received(self, data: bytes) -> None:
+        self.is_behind = False
         if self._reading is not _Reading.NOTHING:
             self._buffer += data
             await self._parse()
 
     async def connection_lost(self) -> None:
         self._stop_reading()
-        await self._close_stream()
+        self._close_stream()
 
     async def timed_out(self) -> None:
         """End the connection; refuse a head that is not complete in time."""
@@ -95,42 +115,47 @@ class HTTP1:
 
     # Called by the stream.
 
-    async def stream_send(self, event: StreamEvent) -> None:
-        if isinstance(event, Body):  # first, because most events are parts of streams
-            await self._write(self._response.data(event.data))
-        elif isinstance(event, Data):
-            await self._transport.write(event.data)
-        elif isinstance(event, Response) and event.status_code == 101:
-            headers = [*event.headers, *self._transport.worker.config.response_headers("h11")]
-            await self._write(interim_response(101, headers))
-        elif isinstance(event, Response):
-            if isinstance(self._stream, HTTPStream):
-                # It keeps the message until the response ends, of which it needs no more than this.
-                self._stream.response = {
-                    "type": "http.response.start",
-                    "status": event.status_code,
-                    "headers": [],
-                }
-            # "A server that intends to close the connection ... SHOULD send a Connection header field" -- RFC 9112, 9.6
-            is_last = self._reading is not _Reading.AHEAD or self._is_stopping
-            close = [(b"connection", b"close")] if is_last else []
-            headers = [*event.headers, *close, *self._transport.worker.config.response_headers("h11")]
-            self._begun = self._response.begin(event.status_code, headers)
-        elif isinstance(event, EndBody):
-            await self._write(self._response.end())
-        elif isinstance(event, StreamClosed):
-            await self._end_response()
+    async def send_head(self, stream_id: int, status: int, headers: Headers) -> None:
+        if status == 101:
+            await self._write(interim_response(status, [*headers, *self._server_headers()]))
+            return
+        # "A server that intends to close the connection ... SHOULD send a Connection header field" -- RFC 9112, 9.6
+        is_last = self._reading is not _Reading.AHEAD or self._is_stopping
+        close = [(b"connection", b"close")] if is_last else []
+        self._begun = self._response.begin(status, [*headers, *close, *self._server_headers()])
+
+    async def send_data(self, stream_id: int, data: bytes) -> None:
+        # Behind a 101 are frames.
+        await self._write(self._response.data(data) if self._response.has_begun else data)
+
+    async def send_end(self, stream_id: int) -> None:
+        await self._write(self._response.end())
+
+    async def close_stream(self, stream_id: int) -> None:
+        if self._begun:
+            await self._write(b"")
+        self._close_stream()
+        if self._reading is _Reading.AHEAD and self._response.is_kept and not self._is_stopping:
+            self._reading = _Reading.HEAD
+            self._transport.set_idle(True)
+            if self._buffer:
+                self._transport.tasks.start_soon(self._parse)
+        else:
+            self._stop_reading()
+            self._transport.end()
 
     async def invite_body(self) -> None:
         """Send a 100 (Continue): the application waits for the body, so it has not refused the request by its head."""
         if self._reading is _Reading.BODY and not self._response.has_begun:
-            headers = self._transport.worker.config.response_headers("h11")
-            await self._write(interim_response(100, headers))
+            await self._write(interim_response(100, self._server_headers()))
+
+    def _server_headers(self) -> Headers:
+        return self._transport.worker.config.response_headers("h11")
 
     def write_now(self, data: bytes) -> bool:
         """Write a piece of the response's body if that is possible without waiting. See WriteNow.
 
-        hypercorn's stream is not asked: a part of a chunked body changes nothing in its state.
+        The stream is not asked: a part of a chunked body changes nothing in its state.
         """
         if not self._response.is_chunked or self._begun:
             return False
@@ -142,48 +167,44 @@ class HTTP1:
         if data:
             await self._transport.write(data)
 
-    async def _end_response(self) -> None:
-        if self._begun:
-            await self._write(b"")
-        await self._close_stream()
-        if self._reading is _Reading.AHEAD and self._response.is_kept and not self._is_stopping:
-            self._reading = _Reading.HEAD
-            self._transport.set_idle(True)
-            if self._buffer:
-                self._transport.tasks.start_soon(self._parse)
-        else:
-            self._stop_reading()
-            self._transport.end()
-
     @property
     def _is_stopping(self) -> bool:
         return self._transport.worker.terminated.is_set()
 
-    async def _close_stream(self) -> None:
+    def _close_stream(self) -> None:
         stream, self._stream = self._stream, None
         if stream is not None:
-            await stream.handle(StreamClosed(_STREAM_ID))
+            stream.close()
 
     # Parsing.
 
     async def _parse(self) -> None:
         async with self._parsing:
-            if self._reading is _Reading.HEAD:
-                await self._read_head()
-            if self._reading is _Reading.BODY:
-                await self._read_body()
-            if self._reading is _Reading.FRAMES:
-                await self._read_frames()
-            if self._reading is _Reading.AHEAD and len(self._buffer) > READ_AHEAD_BYTES:
-                self._stop_reading()
+            waiting, self._waiting = self._waiting or self._parse_now(), None
+            while waiting is not None:
+                await waiting()
+                waiting = self._parse_now()
 
-    async def _read_head(self) -> None:
+    def _parse_now(self) -> _Wait | None:
+        """Parse what has arrived. Return what to await before more can be parsed, None if there is nothing more."""
+        waiting = None
+        if self._reading is _Reading.HEAD:
+            waiting = self._read_head()
+        if waiting is None and self._reading is _Reading.BODY:
+            waiting = self._read_body()
+        if self._reading is _Reading.FRAMES and self._buffer and self._stream is not None:
+            return self._read_frames
+        if self._reading is _Reading.AHEAD and len(self._buffer) > READ_AHEAD_BYTES:
+            self._stop_reading()
+        return waiting
+
+    def _read_head(self) -> _Wait | None:
         # "a server ... SHOULD ignore at least one empty line (CRLF) received prior to the request-line"
         # -- RFC 9112, 2.2
         while self._buffer.startswith(_EMPTY_LINE):
             del self._buffer[:2]
         if len(self._buffer) < 2 and b"\r".startswith(self._buffer):
-            return
+            return None
         end = self._buffer.find(_EMPTY_LINE * 2, max(0, self._checked - 3)) + 4
         head = bytes(self._buffer[:end] if end > 3 else self._buffer)
         try:
@@ -192,25 +213,21 @@ class HTTP1:
                 if not self._checked:
                     self._transport.read_within(self._transport.settings.header_timeout_s)
                 self._checked = len(head)
-                return
+                return None
             request_head.check_head(head)
+            del self._buffer[:end]
+            self._checked = 0
+            self._begin_request(head)
         except (RemoteProtocolError, RequestRefused) as error:
-            await self._refuse(error, head)
-            return
-        del self._buffer[:end]
-        self._checked = 0
-        await self._begin_request(head)
+            return partial(self._refuse, error, head)
+        return None
 
-    async def _begin_request(self, head: bytes) -> None:
+    def _begin_request(self, head: bytes) -> None:
         method, target, version, headers = request_head.read_checked(head)
         fields = dict(headers)
         handshake = None
         if is_handshake(method, version, fields):
-            try:
-                handshake = read_upgrade(headers)
-            except RequestRefused as error:
-                await self._refuse(error, head)
-                return
+            handshake = read_upgrade(headers)
         self._response = Http1Response(version, method, headers)
         if (parts := request_head.split_absolute_form(target)) is not None:
             # "the origin server MUST ignore the received Host header field (if any) and instead replace it with the
@@ -224,26 +241,23 @@ class HTTP1:
         self._reading = _Reading.BODY if handshake is None else _Reading.FRAMES
         self.invites_body = b"expect" in fields and version >= "1.1"
         self._transport.set_idle(False)
-        arguments = self._transport.stream_arguments(self.stream_send, _STREAM_ID)
-        self._stream = HTTPStream(*arguments) if handshake is None else WebSocket(handshake, *arguments)
-        state: Any = self._transport.worker.state
-        await self._stream.handle(Request(_STREAM_ID, headers, version, method, target, state))
+        app, request = self._transport.worker.app, StreamRequest(headers, version, method, target)
+        if handshake is not None:
+            self._stream = WebSocket(handshake, app, self._transport, self, _STREAM_ID)
+            self._stream.begin(request)
+            return
+        events = self._transport.request_events = AppEvents(self.invite_body if self.invites_body else None)
+        self._stream = HTTPStream(app, self._transport, self, _STREAM_ID, events)
+        self._stream.begin(request, self.write_now)
 
     async def _read_frames(self) -> None:
         while self._buffer and self._stream is not None:
             data = bytes(memoryview(self._buffer)[:_SLICE])
             del self._buffer[: len(data)]
-            await self._stream.handle(Data(_STREAM_ID, data))
+            await self._stream.receive_data(data)
             await anyio.lowlevel.checkpoint()
 
-    async def _read_body(self) -> None:
-        await self._read_part_of_body()
-        while self._buffer and self._reading is _Reading.BODY:
-            # One read of the socket may have 40,000 chunks of one byte, so other tasks run in between.
-            await anyio.lowlevel.checkpoint()
-            await self._read_part_of_body()
-
-    async def _read_part_of_body(self) -> None:
+    def _read_body(self) -> _Wait | None:
         size = _SLICE if isinstance(self._body, ChunkedBody) else len(self._buffer)
         data = self._body.receive_data(bytes(memoryview(self._buffer)[:size]))
         del self._buffer[:size]
@@ -253,15 +267,20 @@ class HTTP1:
         elif self._body.error is not None:
             self._reading = _Reading.NOTHING
         stream = self._stream
-        if not isinstance(stream, HTTPStream):  # the response has ended
-            return
-        # hypercorn's stream would make two messages of the end, and has no message for a broken body.
-        put: Any = stream.app_put
-        if data or self._body.complete:
-            await put({"type": "http.request", "body": data, "more_body": not self._body.complete})
-        if self._body.error is not None:
-            broken = RemoteProtocolError(f"the request's body cannot be read: {self._body.error}")
-            await put({"type": "http.disconnect", "error": broken})
+        waiting: _Wait | None = None
+        if isinstance(stream, HTTPStream):  # else the response has ended
+            if data or self._body.complete:
+                part: Any = {"type": "http.request", "body": data, "more_body": not self._body.complete}
+                if not stream.events.offer(part):
+                    waiting = partial(stream.events.put, part)
+            if self._body.error is not None:
+                broken = RemoteProtocolError(f"the request's body cannot be read: {self._body.error}")
+                end: Any = {"type": "http.disconnect", "error": broken}
+                stream.events.offer(end)
+        if waiting is None and self._buffer and self._reading is _Reading.BODY:
+            # One read of the socket may have 40,000 chunks of one byte, so other tasks run in between.
+            waiting = anyio.lowlevel.checkpoint
+        return waiting
 
     async def _refuse(self, error: RemoteProtocolError | RequestRefused, head: bytes) -> None:
         """Respond to a head that cannot be served, and end the connection."""
@@ -270,9 +289,9 @@ class HTTP1:
         self._transport.set_idle(False)
         reply = refusal(self._transport.worker.app, method, target, fields, self._transport.client, error)
         self._response = Http1Response("1.1", method.decode(), [(b"connection", b"close")])
-        await self.stream_send(Response(_STREAM_ID, reply.encoded_headers(), reply.status))
+        await self.send_head(_STREAM_ID, reply.status, reply.encoded_headers())
         if method != b"HEAD":
-            await self.stream_send(Body(_STREAM_ID, reply.body))
+            await self.send_data(_STREAM_ID, reply.body)
         await self._write(b"")
         self._transport.end()
 

@@ -10,7 +10,7 @@ from dragoman_server.streams.http1_head import Headers, PlainHeaders, plain_head
 _OURS = frozenset({b"transfer-encoding"})
 # "... terminated by the first empty line after the header fields ..., and thus cannot contain a message body"
 # -- RFC 9112, 6.3
-_WITHOUT_BODY = (204, 304)
+WITHOUT_BODY = (204, 304)
 _MAX_LENGTH_DIGITS = 20  # as in h11
 
 
@@ -48,13 +48,13 @@ class Http1Response:
         options = _connection_options(headers) if b"connection" in plain.names else set()
         if not self._keeps:
             plain = _plain([field for field in headers if field[0].lower() != b"connection"])
-        has_body = self._has_body and status not in _WITHOUT_BODY
+        has_body = self._has_body and status not in WITHOUT_BODY
         lines = plain.lines
         if plain.length is not None:
             if not plain.length.isdigit() or len(plain.length) > _MAX_LENGTH_DIGITS:
                 raise ResponseError("its Content-Length is not a number")
             self._left = int(plain.length) if has_body else 0
-        elif self._knows_chunks and status not in _WITHOUT_BODY:
+        elif self._knows_chunks and status not in WITHOUT_BODY:
             lines += b"Transfer-Encoding: chunked\r\n"
             self.is_chunked = has_body
         elif has_body:

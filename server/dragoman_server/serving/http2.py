@@ -1,4 +1,4 @@
-"""HTTP/2 on one connection, between h2's frames and an ASGI stream for each request, hypercorn's or a WebSocket.
+"""HTTP/2 on one connection, between h2's frames and an ASGI stream or a WebSocket for each request.
 
 Requests arrive as h2's events. Responses go out through one task, `send_task`, which frames the buffered bytes, one
 DATA frame of each stream in turn, and writes it. Nothing else writes, so the task that reads never waits for a client
@@ -19,19 +19,18 @@ from h2 import events
 from h2.errors import ErrorCodes
 from h2.events import Event as FrameEvent
 from h2.exceptions import DenialOfServiceError, ProtocolError
-from hypercorn.protocol.events import Body, Data, EndBody, EndData, Request, Response, StreamClosed
-from hypercorn.protocol.events import Event as StreamEvent
-from hypercorn.protocol.http_stream import HTTPStream
-from hypercorn.utils import filter_pseudo_headers
 from starlette.types import Message, Receive, Scope, Send
 
 from dragoman import RequestRefused
 from dragoman_server.platform.changes import Changes
+from dragoman_server.serving.asgi_stream import HTTPStream, StreamRequest
 from dragoman_server.serving.http2_connection import HTTP2Connection
 from dragoman_server.serving.refusals import refusal
 from dragoman_server.serving.request_head import MAX_HEAD_BYTES, check_fields
+from dragoman_server.serving.tasks import AppEvents
 from dragoman_server.serving.websocket import WebSocket
 from dragoman_server.serving.websocket_handshake import Handshake, read_connect
+from dragoman_server.streams.http1_head import Headers
 from dragoman_server.wire.replies import Reply, send_reply
 
 if TYPE_CHECKING:
@@ -73,11 +72,12 @@ class _Stream:
     def __init__(
         self, protocol: "HTTP2", stream_id: int, length: int | None, handshake: Handshake | None
     ) -> None:
-        arguments = protocol.transport.stream_arguments(protocol.stream_send, stream_id)
+        app, transport = partial(protocol.run_app, self), protocol.transport
         self.asgi: HTTPStream | WebSocket = (
-            HTTPStream(*arguments) if handshake is None else WebSocket(handshake, *arguments)
+            HTTPStream(app, transport, protocol, stream_id, AppEvents())
+            if handshake is None
+            else WebSocket(handshake, app, transport, protocol, stream_id)
         )
-        self.asgi.app = partial(protocol.run_app, self)
         self.stream_id = stream_id
         self.reply: Reply | None = None  # sent instead of calling the application
         self.length = length  # content-length
@@ -125,7 +125,7 @@ class HTTP2:
 
     async def connection_lost(self) -> None:
         self._closed = True
-        await self._close_all()
+        self._close_all()
         self.connection.clear_outbound_data_buffer()
         self._has_work.set()
 
@@ -174,14 +174,14 @@ class HTTP2:
         elif isinstance(event, events.StreamEnded):
             if (stream := self._streams.get(event.stream_id)) is not None:
                 if stream.length not in (None, stream.received):  # RFC 9113, 8.1.1
-                    await self._close_stream(event.stream_id)
+                    self._close_stream(event.stream_id)
                     self.connection.refuse(event.stream_id, ErrorCodes.PROTOCOL_ERROR)
                 else:
-                    await stream.asgi.handle(EndBody(stream_id=event.stream_id))
+                    await stream.asgi.receive_end()
         elif isinstance(event, events.StreamReset):
             if not event.remote_reset:
                 _log.warning("an HTTP/2 request was refused: %s", ErrorCodes(event.error_code or 0).name)
-            await self._close_stream(event.stream_id)
+            self._close_stream(event.stream_id)
         elif isinstance(event, events.WindowUpdated) and event.stream_id:
             if event.stream_id in self._streams:
                 self._ready[event.stream_id] = None
@@ -220,17 +220,7 @@ class HTTP2:
             self.connection.websockets.add(stream_id)
         self._running += 1
         self.transport.set_idle(False)
-        state: Any = self.transport.worker.state
-        await stream.asgi.handle(
-            Request(
-                stream_id=stream_id,
-                headers=filter_pseudo_headers(headers),
-                http_version="2",
-                method=method.decode("ascii"),
-                raw_path=path,
-                state=state,
-            )
-        )
+        stream.asgi.begin(StreamRequest(_as_http1(headers), "2", method.decode("ascii"), path))
         self._requests += 1
         if not self._requests % _READ_REQUESTS:
             await anyio.lowlevel.checkpoint()
@@ -250,7 +240,7 @@ class HTTP2:
                 self._acknowledge(size, event.stream_id)
             else:
                 stream.unread += size
-            await stream.asgi.handle(Body(stream_id=event.stream_id, data=event.data))
+            await stream.asgi.receive_data(event.data)
 
     def _acknowledge(self, size: int, stream_id: int) -> None:
         if size and not (self._ending or self._closed):
@@ -282,29 +272,31 @@ class HTTP2:
             if stream.stream_id not in self._streams:
                 self._update()
 
-    async def stream_send(self, event: StreamEvent) -> None:
-        stream = self._streams.get(event.stream_id)
-        if stream is None:
-            return  # reset, or the connection has ended
-        if isinstance(event, Body | Data):
-            await self._push(stream, event.data)
-        elif isinstance(event, Response):
-            status = (b":status", b"%d" % event.status_code)
+    async def send_head(self, stream_id: int, status: int, headers: Headers) -> None:
+        if (stream := self._streams.get(stream_id)) is not None:  # else reset, or the connection has ended
             date = self.transport.worker.config.response_headers("h2")
-            await self._send_headers(stream, [status, *event.headers, *date])
-        elif isinstance(event, EndBody | EndData):
+            await self._send_headers(stream, [(b":status", b"%d" % status), *headers, *date])
+
+    async def send_data(self, stream_id: int, data: bytes) -> None:
+        if (stream := self._streams.get(stream_id)) is not None:
+            await self._push(stream, data)
+
+    async def send_end(self, stream_id: int) -> None:
+        if (stream := self._streams.get(stream_id)) is not None:
             stream.complete = True
-            self._ready[stream.stream_id] = None
+            self._ready[stream_id] = None
             self._has_work.set()
             while not stream.ended and await self._wait(stream):
                 pass
-        elif isinstance(event, StreamClosed):
-            if stream.ended:
-                await self._close_stream(event.stream_id)
-                return
+
+    async def close_stream(self, stream_id: int) -> None:
+        stream = self._streams.get(stream_id)
+        if stream is not None and stream.ended:
+            self._close_stream(stream_id)
+        elif stream is not None:
             while self._frame(stream):
                 pass
-            await self._reset(event.stream_id, ErrorCodes.INTERNAL_ERROR)
+            self._reset(stream_id, ErrorCodes.INTERNAL_ERROR)
 
     async def _send_headers(self, stream: _Stream, headers: list[tuple[bytes, bytes]]) -> None:
         try:
@@ -314,7 +306,7 @@ class HTTP2:
             self.connection.send_headers(stream.stream_id, headers)
         except ProtocolError as error:
             _log.warning("an HTTP/2 response cannot be sent: %s", error)
-            await self._reset(stream.stream_id, ErrorCodes.INTERNAL_ERROR)
+            self._reset(stream.stream_id, ErrorCodes.INTERNAL_ERROR)
         self._has_work.set()
 
     async def _push(self, stream: _Stream, data: bytes) -> None:
@@ -340,18 +332,18 @@ class HTTP2:
         if scope.cancelled_caught and stream.stream_id in self._streams:
             text = "an HTTP/2 client read nothing of a response for %g seconds; its request is cancelled"
             _log.warning(text, timeout)
-            await self._reset(stream.stream_id, ErrorCodes.CANCEL)
+            self._reset(stream.stream_id, ErrorCodes.CANCEL)
         return stream.stream_id in self._streams
 
     # Closing.
 
-    async def _reset(self, stream_id: int, error_code: ErrorCodes) -> None:
+    def _reset(self, stream_id: int, error_code: ErrorCodes) -> None:
         if self.connection.is_open(stream_id) and not self._ending:
             self.connection.reset_stream(stream_id, error_code)
             self._has_work.set()
-        await self._close_stream(stream_id)
+        self._close_stream(stream_id)
 
-    async def _close_stream(self, stream_id: int) -> None:
+    def _close_stream(self, stream_id: int) -> None:
         stream = self._streams.pop(stream_id, None)
         if stream is None:
             return
@@ -360,13 +352,13 @@ class HTTP2:
         self._buffered -= len(stream.buffer)
         stream.buffer.clear()
         self._acknowledge(stream.unread, stream_id)
-        await stream.asgi.handle(StreamClosed(stream_id=stream_id))
+        stream.asgi.close()
         stream.progress.note()
         self._update()
 
-    async def _close_all(self) -> None:
+    def _close_all(self) -> None:
         for stream_id in tuple(self._streams):
-            await self._close_stream(stream_id)
+            self._close_stream(stream_id)
 
     def _update(self) -> None:
         if not (self._closed or self._ending):
@@ -382,7 +374,7 @@ class HTTP2:
         """End the connection. Frames that are ready are still written, if the client reads them soon."""
         self._ending = True
         self._has_work.set()
-        await self._close_all()
+        self._close_all()
         self.transport.read_within(_LAST_FRAMES_S)
 
     # Writing.
@@ -434,6 +426,13 @@ class HTTP2:
             self._ready[stream_id] = None
         stream.progress.note()
         return size
+
+
+def _as_http1(headers: Headers) -> list[tuple[bytes, bytes]]:
+    """Return the fields of a request, with `:authority` as its host."""
+    fields = dict(headers)
+    host = fields.get(b":authority", fields.get(b"host", b""))
+    return [(b"host", host), *[field for field in headers if field[0] != b"host" and field[0][:1] != b":"]]
 
 
 def _is_usable(method: bytes, path: bytes) -> bool:

@@ -1,24 +1,21 @@
-"""One WebSocket, between the events of hypercorn's ASGI streams, frames and ASGI.
+"""One WebSocket, between frames and ASGI.
 
-HTTP1 and HTTP2 use it like hypercorn's streams, instead of its WSStream (docs/decisions/4-hypercorn.md). The task that
-reads the connection never writes and never waits for the application: it parses, queues messages, and notes what is to
-be written. A task of each open WebSocket writes that: pings, pongs and the Close, after which it ends the stream.
+HTTP1 and HTTP2 use it like an HTTPStream. The task that reads the connection never writes and never waits for the
+application: it parses, queues messages, and notes what is to be written. A task of each open WebSocket writes that:
+pings, pongs and the Close, after which it ends the stream.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import anyio
 import anyio.lowlevel
-import hypercorn
-from hypercorn.protocol.events import Body, Data, EndBody, EndData, Request, Response, StreamClosed
-from hypercorn.protocol.events import Event as StreamEvent
 
 from dragoman import RequestRefused
 from dragoman_server.platform.changes import Changes, Lock
+from dragoman_server.serving.asgi_stream import ResponseWriter, StreamRequest
 from dragoman_server.serving.refusals import refusal
 from dragoman_server.serving.tasks import AppEvents, ClientLeft
 from dragoman_server.serving.websocket_frames import (
@@ -43,7 +40,7 @@ from dragoman_server.serving.websocket_handshake import Handshake
 from dragoman_server.streams.byte_stream import DRAINING, UTF8
 
 if TYPE_CHECKING:
-    from dragoman_server.serving.connection import Address, Connection, WorkerContext
+    from dragoman_server.serving.connection import Connection
 
 # Seconds of silence before a ping: below the shortest idle timeouts of proxies (30 to 60 s).
 PING_S = 20.0
@@ -66,7 +63,7 @@ class _Phase(Enum):
 
 
 class WebSocket:
-    """One WebSocket, with the methods of hypercorn's streams, and their arguments after the first.
+    """One WebSocket, with the methods of HTTPStream.
 
     Attributes:
         closed: The protocol has closed the stream.
@@ -76,25 +73,18 @@ class WebSocket:
         self,
         handshake: Handshake,
         app: Any,
-        config: hypercorn.Config,
-        worker: "WorkerContext",
         transport: "Connection",
-        tls: bool,
-        client: "Address | None",
-        server: "Address | None",
-        send: Callable[[StreamEvent], Awaitable[None]],
+        writer: ResponseWriter,
         stream_id: int,
     ) -> None:
         self.app = app
         self.closed = False
-        self._config = config
-        self._worker = worker
+        self._worker = transport.worker
         self._transport = transport
-        self._ends = {"scheme": "wss" if tls else "ws", "client": client, "server": server}
-        self._send = send
+        self._writer = writer
         self._stream_id = stream_id
         self._handshake = handshake
-        self._request: Request
+        self._request: StreamRequest
         self._events = AppEvents()
         self._phase = _Phase.HANDSHAKE
         self._early = b""  # received before the accept
@@ -112,39 +102,30 @@ class WebSocket:
 
     # Called by the protocol.
 
-    async def handle(self, event: StreamEvent) -> None:
-        if self.closed:
-            return
-        if isinstance(event, Body | Data):
-            await self._received(event.data)
-        elif isinstance(event, Request):
-            self._begin(event)
-        elif isinstance(event, StreamClosed):
-            self.closed = True
-            self._disconnect(ABNORMAL)
-        elif isinstance(event, EndBody):
-            self._lose()  # "TCP-level closures are represented as END_STREAM flags" -- RFC 8441, 5
-
-    def _begin(self, request: Request) -> None:
+    def begin(self, request: StreamRequest) -> None:
+        """Start the application."""
         self._request = request
-        path, _, query = request.raw_path.partition(b"?")
         scope = {
-            **self._ends,
-            "type": "websocket",
+            **request.scope(self._transport, "websocket"),
             "asgi": {"spec_version": "2.4", "version": "3.0"},
-            "http_version": request.http_version,
-            "path": unquote(path.decode("ascii")),
-            "raw_path": path,
-            "query_string": query,
-            "root_path": self._config.root_path,
-            "headers": request.headers,
-            "state": request.state.copy(),
+            "scheme": "wss" if self._transport.tls else "ws",
             "subprotocols": list(self._handshake.subprotocols),
             "extensions": {"websocket.http.response": {}, DRAINING: self._worker.terminated, UTF8: {}},
         }
         # Not the connection's request, which has a second to end: who ends its side without a Close is gone.
         self._transport.start_app(self.app, scope, self._events, self.app_send)
         self._events.offer({"type": "websocket.connect"})
+
+    async def receive_end(self) -> None:
+        """End without a Close: "TCP-level closures are represented as END_STREAM flags" -- RFC 8441, 5."""
+        if not self.closed:
+            self._lose()
+
+    def close(self) -> None:
+        """Note that nothing more is received or sent."""
+        if not self.closed:
+            self.closed = True
+            self._disconnect(ABNORMAL)
 
     def _disconnect(self, code: int, reason: str = "") -> None:
         """Tell the application that the client has left. Only the first call counts."""
@@ -161,7 +142,10 @@ class WebSocket:
 
     # What the client sends.
 
-    async def _received(self, data: bytes) -> None:
+    async def receive_data(self, data: bytes) -> None:
+        """Read frames."""
+        if self.closed:
+            return
         if self._phase is _Phase.HANDSHAKE:
             self._early += data
             if len(self._early) > MAX_EARLY:
@@ -204,10 +188,10 @@ class WebSocket:
     async def _refuse_early_data(self) -> None:
         error = RequestRefused("too much was sent before the handshake was answered", status=400)
         request = self._request
-        path, headers = request.raw_path, request.headers
+        path, headers = request.target, request.headers
         reply = refusal(self._worker.app, b"GET", path, headers, self._transport.client, error)
         await self._respond(reply.status, reply.encoded_headers(), reply.body)
-        await self._send(StreamClosed(self._stream_id))
+        await self._writer.close_stream(self._stream_id)
 
     # What the application sends.
 
@@ -238,10 +222,10 @@ class WebSocket:
                 if self._phase is _Phase.HANDSHAKE:
                     self._phase = _Phase.REFUSING
                     refused = self._refusal
-                    await self._send(Response(self._stream_id, refused["headers"], refused["status"]))
-                await self._send(Body(self._stream_id, message.get("body", b"")))
+                    await self._writer.send_head(self._stream_id, refused["status"], refused["headers"])
+                await self._writer.send_data(self._stream_id, message.get("body", b""))
                 if not message.get("more_body", False):
-                    await self._send(EndBody(self._stream_id))
+                    await self._writer.send_end(self._stream_id)
             case phase, kind:
                 raise RuntimeError(f"{kind} cannot be sent in the phase {phase.name}")
 
@@ -251,7 +235,7 @@ class WebSocket:
         inflates = self._handshake.extensions is not None
         self._utf8 = bool(message.get("utf8"))
         self._reader = WebSocketReader(limit, inflates=inflates, now=self._worker.time())
-        await self._send(Response(self._stream_id, headers, status))
+        await self._writer.send_head(self._stream_id, status, headers)
         self._phase = _Phase.OPEN
         self._transport.tasks.start_soon(self._attend, name="websocket")
 
@@ -263,14 +247,14 @@ class WebSocket:
         elif not self.closed and self._phase is not _Phase.CLOSING:
             if self._phase is _Phase.HANDSHAKE:
                 await self._respond(500)
-            await self._send(StreamClosed(self._stream_id))
+            await self._writer.close_stream(self._stream_id)
 
     async def _respond(self, status: int, headers: Any = (), body: bytes = b"") -> None:
         """Send a whole HTTP response instead of opening the WebSocket."""
-        await self._send(Response(self._stream_id, headers or [(b"content-length", b"0")], status))
+        await self._writer.send_head(self._stream_id, status, headers or [(b"content-length", b"0")])
         if body:
-            await self._send(Body(self._stream_id, body))
-        await self._send(EndBody(self._stream_id))
+            await self._writer.send_data(self._stream_id, body)
+        await self._writer.send_end(self._stream_id)
 
     # Writing.
 
@@ -289,12 +273,12 @@ class WebSocket:
                     raise ClientLeft("the WebSocket is closed")
                 pongs, self._pongs = self._pongs, b""
                 self._is_whole = False  # so it stays, if this is cancelled in the middle of the frame
-                await self._send(Data(self._stream_id, pongs + frame))
+                await self._writer.send_data(self._stream_id, pongs + frame)
                 self._is_whole = True
 
     async def _attend(self) -> None:
         """Write what the application does not, until the Close, and end the stream."""
-        await self._received(b"")  # what came before the accept
+        await self.receive_data(b"")  # what came before the accept
         while self._phase is _Phase.OPEN and not self.closed:
             if self._pongs and self._is_whole:
                 with suppress(OSError):
@@ -315,5 +299,5 @@ class WebSocket:
                 with anyio.move_on_after(CLOSE_S):
                     while not self._left:
                         await self._changes.wait()
-            await self._send(EndData(self._stream_id))
-        await self._send(StreamClosed(self._stream_id))
+            await self._writer.send_end(self._stream_id)
+        await self._writer.close_stream(self._stream_id)

@@ -30,6 +30,7 @@ from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.proxying.request_handler import RequestHandler
 from dragoman_server.settings import ServerSettings, Settings
+from dragoman_server.streams.byte_stream import NOW
 from dragoman_server.upstream.client import UpstreamClient, read_bounded
 from dragoman_server.upstream.errors import UpstreamError
 
@@ -239,7 +240,7 @@ class OneResponse(FakeUpstreams):
 class FakeClient:
     """The client's side of ASGI. Leaves after `leaves_after` seconds, or at once when it has read `leaves_at`.
 
-    Reads a message in `pace` seconds.
+    Reads a message in `pace` seconds. tells_now: its server has the extension NOW.
     """
 
     def __init__(
@@ -248,7 +249,9 @@ class FakeClient:
         leaves_after: float | None = None,
         pace: float = 0,
         leaves_at: bytes | None = None,
+        tells_now: bool = False,
     ) -> None:
+        self.extensions = {NOW: {"receive": self.receive_now}} if tells_now else {}
         self._body: bytes | None = body
         self._leaves_after = leaves_after
         self._leaves_at = leaves_at
@@ -269,6 +272,10 @@ class FakeClient:
         if self._leaves_after:  # else the message is there, and nothing yields
             await anyio.sleep_until(self._leaves_after)
         return {"type": "http.disconnect"}
+
+    def receive_now(self) -> MutableMapping[str, Any] | None:
+        left = self._leaves_after is not None and anyio.current_time() >= self._leaves_after
+        return {"type": "http.disconnect"} if left or self._has_read.is_set() else None
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
         self.sending += 1
@@ -505,7 +512,9 @@ async def carry_out(
     """Carry out a plan, as an endpoint does that has read the request. upstream: an UpstreamClient."""
     client._body = None
     record = RequestRecord(id=plan.id, protocol=plan.client.name, path="/")
-    request = ClientRequest(http_scope("/"), client.receive, client.send, record)
+    request = ClientRequest(
+        http_scope("/", extensions=client.extensions), client.receive, client.send, record
+    )
     request.response.meter = Meter() if measured else None
     settings = replace(settings or Settings(), server=ServerSettings(keepalive_s=keepalive_s))
     handling = RequestHandler(request, plan, Gateway(settings, upstream, accounts=accounts)).run()

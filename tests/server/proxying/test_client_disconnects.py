@@ -143,8 +143,11 @@ async def test_a_client_that_leaves_before_the_end_has_left(client: str) -> None
     assert response.successes == []
 
 
+@pytest.mark.parametrize("tells_now", [True, False])
 @pytest.mark.parametrize("streams", [True, False])
-async def test_nothing_is_sent_upstream_for_a_client_that_has_left_already(streams: bool) -> None:
-    response = await run(CHAT, CHAT, STREAMS[CHAT], streams=streams, leaves_after=0)
+async def test_nothing_is_sent_upstream_for_a_client_that_has_left_already(
+    streams: bool, tells_now: bool
+) -> None:
+    response = await run(CHAT, CHAT, STREAMS[CHAT], streams=streams, leaves_after=0, tells_now=tells_now)
     assert response.record.outcome == "client_left"
     assert response.upstream_client.content == b""

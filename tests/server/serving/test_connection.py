@@ -232,8 +232,13 @@ async def test_the_deadline_of_reading_is_the_protocols(monkeypatch: pytest.Monk
     timed_out: list[float] = []
 
     class Patient:
+        is_behind = False
+
         def __init__(self, transport: Connection) -> None:
             self.transport = transport
+
+        def take(self, data: bytes) -> bool:
+            raise AssertionError("nothing more comes")
 
         async def data_received(self, data: bytes) -> None:
             self.transport.set_idle(False)

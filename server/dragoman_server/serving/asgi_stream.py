@@ -1,0 +1,155 @@
+"""One HTTP request between the protocol of its connection and ASGI, in place of hypercorn's HTTPStream.
+
+It starts the application, queues what the application receives, and passes on what it sends. It does no I/O.
+"""
+
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote
+
+import msgspec
+from starlette.types import ASGIApp
+
+from dragoman_server.serving.http1_response import WITHOUT_BODY
+from dragoman_server.serving.tasks import AppEvents
+from dragoman_server.streams.byte_stream import NOW, WriteNow
+from dragoman_server.streams.http1_head import Headers
+
+if TYPE_CHECKING:
+    from dragoman_server.serving.connection import Connection
+
+
+# Of the response to a request that the application has not answered.
+_EMPTY = [(b"content-length", b"0"), (b"connection", b"close")]
+
+
+class StreamRequest(msgspec.Struct, frozen=True):
+    """The head of a request. headers: with lower-case names, and without HTTP/2's pseudo-headers."""
+
+    headers: list[tuple[bytes, bytes]]
+    http_version: str
+    method: str
+    target: bytes
+
+    def scope(self, transport: "Connection", kind: str) -> dict[str, Any]:
+        """Return what ASGI scopes of both kinds have, "http" and "websocket"."""
+        path, _, query = self.target.partition(b"?")
+        return {
+            "type": kind,
+            "http_version": self.http_version,
+            "path": unquote(path.decode("ascii")),
+            "raw_path": path,
+            "query_string": query,
+            "root_path": "",
+            "headers": self.headers,
+            "client": transport.client,
+            "server": transport.server,
+            "state": transport.worker.state.copy(),
+        }
+
+
+class ResponseWriter(Protocol):
+    """Sends the responses of one connection: head and end once for each stream, then close."""
+
+    async def send_head(self, stream_id: int, status: int, headers: Headers) -> None: ...
+
+    async def send_data(self, stream_id: int, data: bytes) -> None: ...
+
+    async def send_end(self, stream_id: int) -> None: ...
+
+    async def close_stream(self, stream_id: int) -> None:
+        """Nothing more is sent. A response without an end is cut off."""
+
+
+class HTTPStream:
+    """One request.
+
+    Attributes:
+        app: Serves it.
+        events: What it receives.
+        closed: The protocol has closed the stream.
+    """
+
+    __slots__ = (
+        "_ended",
+        "_method",
+        "_status",
+        "_stream_id",
+        "_transport",
+        "_writer",
+        "app",
+        "closed",
+        "events",
+    )
+
+    def __init__(
+        self, app: ASGIApp, transport: "Connection", writer: ResponseWriter, stream_id: int, events: AppEvents
+    ) -> None:
+        self.app = app
+        self.events = events
+        self.closed = False
+        self._transport = transport
+        self._writer = writer
+        self._stream_id = stream_id
+        self._method = ""
+        self._status: int | None = None  # of the response, once it has begun
+        self._ended = False  # the response
+
+    # Called by the protocol.
+
+    def begin(self, request: StreamRequest, write_now: WriteNow | None = None) -> None:
+        """Start the application. write_now: see NOW."""
+        self._method = request.method
+        now = {} if write_now is None else {NOW: {"write": write_now, "receive": self.events.get_now}}
+        scope = {
+            **request.scope(self._transport, "http"),
+            "asgi": {"spec_version": "2.1", "version": "3.0"},
+            "method": request.method,
+            "scheme": "https" if self._transport.tls else "http",
+            "extensions": now,
+        }
+        self._transport.start_app(self.app, scope, self.events, self._app_send)
+
+    async def receive_data(self, data: bytes) -> None:
+        """Pass on a part of the body."""
+        if not self.closed:
+            await self.events.put({"type": "http.request", "body": data, "more_body": True})
+
+    async def receive_end(self) -> None:
+        """Pass on the end of the body."""
+        if not self.closed:
+            await self.events.put({"type": "http.request", "body": b"", "more_body": False})
+
+    def close(self) -> None:
+        """Tell the application that the response is complete, or that the client has left."""
+        if not self.closed:
+            self.closed = True
+            self.events.offer({"type": "http.disconnect"})
+
+    # Called by the application.
+
+    async def _app_send(self, message: Any) -> None:
+        """Send an ASGI message; None: the application has ended."""
+        if message is None:
+            if not self.closed:
+                if self._status is None:
+                    await self._writer.send_head(self._stream_id, 500, _EMPTY)
+                    await self._writer.send_end(self._stream_id)
+                await self._writer.close_stream(self._stream_id)
+        elif message["type"] == "http.response.start" and self._status is None:
+            # Some applications have blanks around values.
+            headers = [
+                (bytes(name).strip(), bytes(value).strip()) for name, value in message.get("headers", ())
+            ]
+            status = int(message["status"])
+            await self._writer.send_head(self._stream_id, status, headers)
+            self._status = status
+        elif message["type"] == "http.response.body" and self._status is not None and not self._ended:
+            body = message.get("body", b"")
+            if body and self._method != "HEAD" and self._status not in WITHOUT_BODY:
+                await self._writer.send_data(self._stream_id, bytes(body))
+            if not message.get("more_body", False):
+                await self._writer.send_end(self._stream_id)
+                self._ended = True
+                await self._writer.close_stream(self._stream_id)
+        else:
+            raise RuntimeError(f"{message['type']} cannot be sent now")
