@@ -173,7 +173,7 @@ class ResponseTranslator(ResponseMachine):
                     self._pass(self._consistent_usage())
                 else:
                     self._update_attributes(event)
-                    if not self._is_of_other_choice(event):
+                    if self._client.choices or not self._is_of_other_choice(event):
                         self._pass(event)
                 if self.outcome is not Outcome.OPEN:
                     return
@@ -222,18 +222,16 @@ class ResponseTranslator(ResponseMachine):
         self._sink.send(self._consistent_usage())
 
     def _update_attributes(self, event: Event) -> None:
-        if isinstance(event, events.Started):
+        if type(event) is events.Started:
             self.upstream_model, self.upstream_id = event.model, event.id
-            return
-        # An opaque value that need not come back (an unknown field of the first frame, say) is no content.
-        ephemeral = isinstance(event, events.Opaque) and not event.round_trip and event.search is None
-        if not ephemeral and not isinstance(event, events.Failed):
+        elif type(event) is events.Opaque:
+            # One that need not come back (an unknown field of the first frame, say) is no content.
+            self.committed = self.committed or event.round_trip or event.search is not None
+        elif type(event) is not events.Failed:
             self.committed = True
 
     def _is_of_other_choice(self, event: Event) -> bool:
         """True if the client's protocol does not have the event's choice, which is recorded as a loss."""
-        if self._client.choices:
-            return False
         choice = getattr(event, "choice", 0)
         if choice == 0:
             return getattr(event, "block", None) in self._skipped

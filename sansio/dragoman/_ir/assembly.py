@@ -138,30 +138,31 @@ class Fold:
 
     def send(self, event: Event) -> None:
         """Add one event."""
-        if isinstance(event, events.PLAIN_DELTAS):
+        # isinstance() of a struct takes ten times as long as this to say no.
+        if type(event) is events.TextDelta or type(event) is events.ArgumentsDelta:
             self._open[event.block].text.append(event.text)
-        elif isinstance(event, events.ReasoningDelta):
+        elif type(event) is events.ReasoningDelta:
             self._open[event.block].parts.setdefault((event.part, event.form), []).append(event.text)
-        elif isinstance(event, events.BlockStarted):
+        elif type(event) is events.BlockStarted:
             self._open[event.block] = OpenBlock(event)
             self._order[event.block] = None
-        elif isinstance(event, events.BlockEnded):
+        elif type(event) is events.BlockEnded:
             self._order[event.block] = self._open.pop(event.block).finish(event.complete)
-        elif isinstance(event, events.Annotation):
+        elif type(event) is events.Annotation:
             self._open[event.block].annotations.append(event)
-        elif isinstance(event, events.Logprobs):
+        elif type(event) is events.Logprobs:
             self._open[event.block].logprobs.extend(event.tokens)
-        elif isinstance(event, events.SignatureDelta):
+        elif type(event) is events.SignatureDelta:
             self._open[event.block].signature = event.signature
-        elif isinstance(event, (events.Opaque, events.Compacted)):
+        elif type(event) is events.Opaque or type(event) is events.Compacted:
             self._order[-1 - len(self._order)] = event
-        elif isinstance(event, Usage):
+        elif type(event) is Usage:
             self._usage = self._usage.updated(event)
-        elif isinstance(event, events.Stopped):
+        elif type(event) is events.Stopped:
             self._stops.append(event)
-        elif isinstance(event, events.Started):
+        elif type(event) is events.Started:
             self._started = event
-        elif isinstance(event, events.Failed):
+        elif type(event) is events.Failed:
             self._error = event.error
 
     def finished(self, block: int) -> AssembledBlock:

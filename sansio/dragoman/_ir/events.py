@@ -9,7 +9,7 @@ table, in `_ir.event_order`.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 import msgspec
 
@@ -421,7 +421,6 @@ Event: TypeAlias = (
 
 ENDED = Ended()
 
-# Kinds of events for isinstance(): all deltas with text, and those whose texts all join. A tuple that is written there
-# is built at each call.
+EVENTS: frozenset[type[Event]] = frozenset(get_args(Event))
+# All deltas with text, for isinstance(). A tuple that is written there is built at each call.
 DELTAS = (TextDelta, ReasoningDelta, ArgumentsDelta)
-PLAIN_DELTAS = (TextDelta, ArgumentsDelta)

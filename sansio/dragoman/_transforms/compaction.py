@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from dragoman._ir import events
-from dragoman._ir.events import BlockKind, Event, StopReason, Usage
+from dragoman._ir.events import EVENTS, BlockKind, Event, StopReason, Usage
 from dragoman._ir.request import Message, Request, Text
 from dragoman._ir.tools import ToolChoice
 from dragoman._transforms.pass_context import PassContext
@@ -54,6 +54,7 @@ class CompactionStage:
     __slots__ = ("_parts", "_texts")
 
     needs_text = True  # see `_transforms.pipeline`
+    kinds = EVENTS
 
     def __init__(self) -> None:
         self._parts: list[str] = []

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from dragoman._ir import events
-from dragoman._ir.events import BlockKind, Event, StopReason
+from dragoman._ir.events import EVENTS, BlockKind, Event, StopReason
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Request, ResponseFormat, Text
 from dragoman._ir.tools import FunctionTool, ToolChoice
@@ -102,6 +102,7 @@ class JsonToolStage(msgspec.Struct):
     _held: list[Event] = []
 
     needs_text = True  # see `_transforms.pipeline`
+    kinds = EVENTS
 
     def send(self, event: Event) -> Sequence[Event]:
         if isinstance(event, events.BlockStarted):
@@ -152,6 +153,7 @@ class CodeFenceStage(msgspec.Struct):
     _open: dict[int, _Fence] = {}
 
     needs_text = True  # see `_transforms.pipeline`
+    kinds = EVENTS
 
     def send(self, event: Event) -> Sequence[Event]:
         if isinstance(event, events.BlockStarted) and event.kind is BlockKind.TEXT:

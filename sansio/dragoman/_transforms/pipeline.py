@@ -7,7 +7,7 @@ stages that a response needs are built; nearly all need no stage over text, so d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from dragoman._ir.events import Event
@@ -55,9 +55,13 @@ class Stage(Protocol):
 
     Attributes:
         needs_text: It needs TextDelta and ReasoningDelta. They bypass a pipeline of stages that do not.
+        kinds: The types of events that it takes. Others pass it unchanged.
     """
 
     needs_text: bool
+
+    @property
+    def kinds(self) -> Collection[type]: ...
 
     def send(self, event: Event) -> Sequence[Event]:
         """Return the events that take the place of a legal event."""
@@ -106,7 +110,8 @@ class Pipeline:
         events: Sequence[Event] = (event,)
         for stage in self._stages:
             if len(events) == 1:
-                events = stage.send(events[0])
+                if type(events[0]) in stage.kinds:
+                    events = stage.send(events[0])
             else:
                 events = [out for each in events for out in stage.send(each)]
         return events

@@ -58,6 +58,7 @@ class ReasoningCacheStage(msgspec.Struct):
     _first: set[int] = set()
 
     needs_text = False  # see `_transforms.pipeline`
+    kinds = frozenset({BlockStarted, SignatureDelta})
 
     def send(self, event: Event) -> Sequence[Event]:
         if isinstance(event, BlockStarted) and event.choice == 0:

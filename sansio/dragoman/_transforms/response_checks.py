@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from dragoman._ir import events
-from dragoman._ir.events import TRUNCATING_STOP_REASONS, BlockKind, Event, StopReason, ToolHead
+from dragoman._ir.events import EVENTS, TRUNCATING_STOP_REASONS, BlockKind, Event, StopReason, ToolHead
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Request, ResponseFormat
 from dragoman._ir.tools import HostedTool, ToolChoice
@@ -66,6 +66,8 @@ class OutputCheckStage:
     """
 
     __slots__ = ("_calls", "_choice", "_form", "_ledger", "_refused", "_size", "_texts", "needs_text")
+
+    kinds = EVENTS
 
     def __init__(self, form: ResponseFormat | None, choice: ToolChoice | None, ledger: Ledger) -> None:
         self.needs_text = form is not None  # see `_transforms.pipeline`

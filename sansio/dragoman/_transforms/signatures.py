@@ -94,6 +94,7 @@ class SignatureStage(msgspec.Struct):
     _phased: str | None = None  # the item whose phase was sent last
 
     needs_text = False  # see `_transforms.pipeline`
+    kinds = frozenset({BlockStarted, SignatureDelta, Opaque})
 
     def send(self, event: Event) -> Sequence[Event]:
         if isinstance(event, BlockStarted) and event.phase is not None:

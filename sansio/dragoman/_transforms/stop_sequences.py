@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from dragoman._ir import events
-from dragoman._ir.events import BlockKind, Event, StopReason
+from dragoman._ir.events import EVENTS, BlockKind, Event, StopReason
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON
 from dragoman._wire.limits import STOP_CHARACTERS, STOP_SEQUENCES
@@ -128,6 +128,7 @@ class StopSequenceStage:
     __slots__ = ("_done", "_open", "_single_choice", "_stops", "ended")
 
     needs_text = True  # see `_transforms.pipeline`
+    kinds = EVENTS
 
     def __init__(self, stops: Sequence[str], *, single_choice: bool) -> None:
         self._stops = _Search(stops)

@@ -50,6 +50,7 @@ class ToolCallStage:
     __slots__ = ("_calls", "_check", "_ids", "_ledger", "_limits", "_numbers", "_response_id", "_undo")
 
     needs_text = False  # see `_transforms.pipeline`
+    kinds = frozenset({ArgumentsDelta, BlockStarted, BlockEnded})
 
     def __init__(
         self,

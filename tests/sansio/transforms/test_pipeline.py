@@ -7,7 +7,7 @@ import pytest
 from core.events import STARTED, start_of
 from core.toy_protocol import context_of, toy
 
-from dragoman._ir.events import BlockKind, Event, TextDelta
+from dragoman._ir.events import EVENTS, BlockKind, Event, TextDelta
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import ResponseFormat
 from dragoman._ir.tools import ToolChoice
@@ -70,6 +70,7 @@ def test_a_stop_ends_a_response_of_one_choice(n: int | None, ended: bool) -> Non
 
 class Twice:
     needs_text = True
+    kinds = EVENTS
 
     def send(self, event: Event) -> Sequence[Event]:
         return (event, event)
@@ -77,6 +78,7 @@ class Twice:
 
 class Never:
     needs_text = False
+    kinds = EVENTS
 
     def send(self, event: Event) -> Sequence[Event]:
         return ()
