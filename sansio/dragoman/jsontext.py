@@ -13,6 +13,7 @@ from dragoman._wire.json import (
     encode_text,
     kind_of,
 )
+from dragoman._wire.splice import splice_model
 
 __all__ = [
     "JSON",
@@ -23,4 +24,5 @@ __all__ = [
     "encode",
     "encode_text",
     "kind_of",
+    "splice_model",
 ]

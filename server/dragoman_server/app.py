@@ -49,6 +49,7 @@ from dragoman_server.http.errors import FallbackErrors, allowed_methods, as_star
 from dragoman_server.http.models import models_routes
 from dragoman_server.http.openapi import description_routes
 from dragoman_server.http.operations import ApiOperation, DescribedRoute
+from dragoman_server.http.relayed import relayed_routes
 from dragoman_server.http.request import path_below_mount
 from dragoman_server.http.responses import ResponsesEndpoint, responses_routes
 from dragoman_server.http.usage import usage_routes
@@ -427,6 +428,7 @@ def _routes(
         *endpoints,
         *counting_routes(gateway),
         *responses_routes(gateway),
+        *relayed_routes(gateway),
         *models_routes(gateway),
         *usage_routes(gateway),
         constant(HEALTHZ_PATH, Liveness(), "Does the gateway run?"),

@@ -38,9 +38,16 @@ from dragoman_server.accounts.stores.base import (
 from dragoman_server.accounts.stores.operations import Add, Spend
 from dragoman_server.accounts.stores.tables import LEASE_S
 from dragoman_server.accounts.usage import cost
-from dragoman_server.models.routes import NO_LISTED_MODELS, ListedModels, UnknownModel, resolve_chain
+from dragoman_server.models.routes import (
+    NO_LISTED_MODELS,
+    ListedModels,
+    UnknownModel,
+    model_ids,
+    resolve_chain,
+)
 from dragoman_server.platform.clock import utc_text
 from dragoman_server.settings import ClientKey, Group, LimitHolder, Price, Settings
+from dragoman_server.settings.patterns import WILDCARD
 from dragoman_server.wire.headers import HeaderList, limit_headers
 
 ERRORS = logging.getLogger("dragoman.errors")
@@ -160,6 +167,29 @@ class ClientLimits:
                 )
             prices.append(price)
         return prices
+
+    def check_upstream(
+        self, key: ClientKey, upstream: str, *, costs: bool, listed: ListedModels = NO_LISTED_MODELS
+    ) -> None:
+        """Check a request that names no model, and goes to this upstream.
+
+        costs: it may cost something, which nobody knows. Raises RequestRefused (403) if the key has a budget then, or
+        none of the models that it may use is one of the upstream's.
+        """
+        for holder in key.holders:
+            if costs and holder.budget is not None:
+                raise _forbidden(f"the {holder.label} has a budget, and what this request costs is not known")
+            if holder.models and not any(self._leads_to(holder, upstream, listed)):
+                raise _forbidden(f"the {holder.label} may use no model of the upstream {_quote(upstream)}")
+
+    def _leads_to(self, holder: LimitHolder, upstream: str, listed: ListedModels) -> Iterator[bool]:
+        """Yield for each of the holder's models whether it is one of the upstream's."""
+        for name in (*holder.models, *model_ids(self._settings), *listed.get(upstream, ())):
+            if name.startswith(f"{upstream}/") and name in holder.models:
+                yield True
+            elif WILDCARD not in name and holder.allows(name):
+                chain = resolve_chain(self._settings, None, name, listed)
+                yield not isinstance(chain, UnknownModel) and any(to.upstream == upstream for to in chain)
 
     @staticmethod
     def estimate(prices: Sequence[Price], body_bytes: int) -> float:

@@ -49,6 +49,15 @@ class Meter:
         return max(self._events, self._size // _BYTES_PER_TOKEN)
 
 
+class NoMeter(Meter):
+    """For responses whose bytes say nothing about tokens, such as vectors and images: none is estimated."""
+
+    __slots__ = ()
+
+    def add(self, data: bytes) -> None:
+        """Count nothing."""
+
+
 def usage_of(record: "RequestRecord", plan: "Plan", meter: Meter) -> Usage:
     """Return the usage of a request that has ended, and put it into its record.
 
@@ -79,7 +88,9 @@ def usage_of(record: "RequestRecord", plan: "Plan", meter: Meter) -> Usage:
 
 def _was_processed(record: "RequestRecord") -> bool:
     """True if the upstream may have worked on the request: also if the client left before anything came back."""
-    return record.status == 200 or (record.status is None and record.outcome in ("client_left", "cancelled"))
+    return (record.status or 400) < 300 or (
+        record.status is None and record.outcome in ("client_left", "cancelled")
+    )
 
 
 def estimate_input(plan: "Plan") -> int:

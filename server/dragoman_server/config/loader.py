@@ -25,7 +25,8 @@ from dragoman_server.capabilities.providers import (
     protocols_at,
 )
 from dragoman_server.config.consistency import server_problems
-from dragoman_server.config.sources import ConfigSources, Rows
+from dragoman_server.config.route_tables import RouteTables
+from dragoman_server.config.sources import Rows
 from dragoman_server.config.toml_lines import KeyPath
 from dragoman_server.platform.extras import missing_extra
 from dragoman_server.settings import (
@@ -45,11 +46,9 @@ from dragoman_server.settings.problems import (
     ENVIRONMENT,
     CheckFinding,
     ValueOrigin,
-    did_you_mean,
     dotted,
     nearest,
     quote_value,
-    type_name,
 )
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import ENV_PREFIX, KEY_VARIABLE
@@ -65,6 +64,7 @@ _TABLES = (
     "server",
     "upstreams",
     "models",
+    "endpoints",
     "capabilities",
     "groups",
     "client_keys",
@@ -202,18 +202,16 @@ def _unknown_variables(loaded: LoadedConfig, environ: Mapping[str, str]) -> Iter
 
 
 @dataclass(slots=True, kw_only=True)
-class _Loader(ConfigSources):
+class _Loader(RouteTables):
     """Reads the tables one after the other, because some refer to others.
 
     Attributes:
         specs: The protocols that upstreams may speak.
-        names: The names of all upstreams, and where the file has them.
     """
 
     flags: Mapping[str, str]
     specs: Mapping[str, UpstreamSpec]
     warnings: list[CheckFinding] = field(default_factory=list)
-    names: dict[str, KeyPath] = field(default_factory=dict)
     capabilities: Mapping[str, SettingSpec] = field(init=False)
     upstream_keys: Mapping[str, SettingSpec] = field(init=False)
 
@@ -235,7 +233,7 @@ class _Loader(ConfigSources):
             variables = ", ".join(variable for provider in PROVIDERS for variable, _ in provider.keys)
             text = f"is off, and there is no upstream: add [[upstreams]] to a file or set one of {variables}"
             self.add_problem(("server", "simulator"), text)
-        models = self._models()
+        models, endpoints = self.models(), self.endpoints()
         rows = {
             name: self.rows(name, cls, self.capabilities)
             for name, cls in ARRAYS.items()
@@ -246,7 +244,7 @@ class _Loader(ConfigSources):
             self._check_capabilities(path, row.capabilities, spoken.get(row.upstream, ()))
         for path, row in (*rows["capabilities"], *rows["accounts"], *rows["rules"]):
             if row.upstream is not None and row.upstream not in self.names:
-                self.add_problem((*path, "upstream"), f"names no upstream{self._names_hint(row.upstream)}")
+                self.add_problem((*path, "upstream"), f"names no upstream{self.names_hint(row.upstream)}")
         self._check_unique(rows["prices"], "model", "has a price already", "above_tokens")
         self._check_unique(rows["groups"], "name", "is already the name of another group")
         self._check_unique(rows["client_keys"], "name", "is already the name of another key")
@@ -276,6 +274,7 @@ class _Loader(ConfigSources):
             server=server,
             upstreams=tuple(upstreams),
             models=models,
+            endpoints=endpoints,
             proxies=tuple(Secret(value) for _, value in proxies_of(self.environ)),
             origins=self.origins,
             **{name: tuple(row for _, row in found) for name, found in rows.items()},
@@ -402,52 +401,6 @@ class _Loader(ConfigSources):
             if name in self.capabilities and name not in own:
                 text = f"is no capability of {' and '.join(protocols)}, which has {', '.join(own)}"
                 self.add_problem((*path, name), text)
-
-    def _models(self) -> dict[str, str | tuple[str, ...]]:
-        """Return the destinations by the names that clients send: each is `upstream/model`, or a chain of them."""
-        models: dict[str, str | tuple[str, ...]] = {}
-        for alias, raw in self.table(("models",), self.document.get("models", {})).items():
-            path: KeyPath = ("models", alias)
-            chain = raw if isinstance(raw, list) else [raw]
-            if not chain:
-                self.add_problem(path, "is an empty chain")
-            found, references = list[str](), list[str]()
-            for index, target in enumerate(chain):
-                place = (*path, index) if isinstance(raw, list) else path
-                problems_before = len(self.problems)
-                destination = self.expand(place, target, references)
-                problem = self._destination_problem(destination, target, alias)
-                if problem is None and destination in found:
-                    self.add_problem(place, f"{quote_value(target)} is listed twice")
-                elif problem is not None and len(self.problems) == problems_before:
-                    self.add_problem(place, problem)
-                found.append(str(destination))
-            models[alias] = tuple(found) if isinstance(raw, list) else found[0]
-            self.record_file_origin(path, references)
-        return models
-
-    def _destination_problem(self, destination: object, raw: object, alias: str) -> str | None:
-        """Return the problem of a destination. raw: the destination before interpolation."""
-        if not isinstance(destination, str):
-            hint = "; write names with dots in quotes" if isinstance(destination, dict) else ""
-            return f"expected a string, found {type_name(destination)}{hint}"
-        upstream, _, model = destination.partition("/")
-        if not upstream or not model:
-            return f'{quote_value(raw)} is not of the form "upstream/model"'
-        if upstream not in self.names:
-            return f"unknown upstream {quote_value(str(raw).partition('/')[0])}{self._names_hint(upstream)}"
-        # The matches of the alias replace the * of the destination.
-        here, there = destination.count(WILDCARD), alias.count(WILDCARD)
-        if here <= there:
-            return None
-        return (
-            f"{quote_value(raw)} has {here} *, and the name {quote_value(alias)} has {there or 'none'}: a * here "
-            "stands for what the * of the name matched; write the model's own name in its place"
-        )
-
-    def _names_hint(self, upstream: str) -> str:
-        there_are = "; there are " + (", ".join(sorted(self.names)) or "none")
-        return did_you_mean(upstream, self.names) or there_are
 
     def _check_default_model(self, settings: Settings) -> None:
         if settings.server.default_model is None:

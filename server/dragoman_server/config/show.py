@@ -27,7 +27,7 @@ def shown_settings(settings: Settings) -> Iterator[ShownSetting]:
     """Yield each setting that has a value."""
     tables: dict[str, object] = {"server": _table(settings.server)}
     tables |= {name: list(map(_table, getattr(settings, name))) for name in ARRAYS}
-    for path, value in _leaves((), tables | {"models": settings.models}):
+    for path, value in _leaves((), tables | {"models": settings.models, "endpoints": settings.endpoints}):
         key = dotted(path)
         origin = settings.origins.get(key, _DEFAULT_ORIGIN)
         yield ShownSetting(key, origin.raw or toml_text(value), origin)

@@ -16,6 +16,7 @@ class UpstreamCall(NamedTuple):
     Attributes:
         content: The body, None for a GET.
         framing: The response's, if it is a stream.
+        least_read_s: The seconds of silence that are allowed in any case.
     """
 
     method: str
@@ -23,6 +24,7 @@ class UpstreamCall(NamedTuple):
     headers: Sequence[tuple[str, str]] = ()
     content: bytes | None = None
     framing: Framing = SSE
+    least_read_s: float = 0.0
 
     def __repr__(self) -> str:
         return f"<UpstreamCall {self.method}>"  # headers and body may be secret, and the URL too

@@ -151,7 +151,14 @@ class BaseEndpoint(ABC):
 
         Raises ClientDisconnected, RemoteProtocolError and RequestRefused.
         """
-        gateway, limits, server = self.gateway, self.gateway.limits, self.gateway.settings.server
+        body, request_head = await self.read_unchecked(request)
+        model = request_head.model or default_model(self.gateway.settings) or ""
+        await self.admit(request, model, len(body), counts=counts)
+        return body, request_head
+
+    async def read_unchecked(self, request: ClientRequest) -> tuple[bytes, RequestHead]:
+        """Do the same, for whatever client key."""
+        server = self.gateway.settings.server
         body = await read_body(
             request.receive,
             request.headers.get("content-encoding", ""),
@@ -160,18 +167,23 @@ class BaseEndpoint(ABC):
             server.body_timeout_s,
             request.receive_now,
         )
-        request_head = await request.off_loop(len(body), peek, body, request.model_in_path)
-        model = request_head.model or default_model(gateway.settings) or ""
+        return body, await request.off_loop(len(body), peek, body, request.model_in_path)
+
+    async def admit(self, request: ClientRequest, model: str, size: int, *, counts: bool = True) -> None:
+        """Let a request pass whose client key may send it. Raises RequestRefused for all others.
+
+        model: "" for none. size: of the body, in bytes. counts: as for read().
+        """
+        gateway, limits = self.gateway, self.gateway.limits
         request.record.model = model or None
         await gateway.catalog.ensure_list_for(model)
         if request.key is not None:
             prices = limits.check_model(request.key, self.protocol.name, model, gateway.catalog.listed)
             if counts:
-                request.reserved = await limits.admit(request.key, limits.estimate(prices, len(body)))
+                request.reserved = await limits.admit(request.key, limits.estimate(prices, size))
         if counts and limits.needs_usage(request.key):
             request.response.meter = Meter()
         request.admitted, request.counted = True, counts
-        return body, request_head
 
     async def _usage_of(self, request: ClientRequest) -> Usage | None:
         """Return what a request has used, None if nothing needs it. Put the price into its record."""

@@ -203,14 +203,17 @@ class Attempts:
         self._full.update({(offer.upstream_index, account): until for account in offer.accounts})
         self.state = AttemptState.TRYING if self._running else AttemptState.CHOOSING
 
-    def failed(self, account: str, error: WireError) -> ErrorAction:
-        """Record that the attempt failed before content was sent. Return what that means for the account."""
+    def failed(self, account: str, error: WireError, *, final: bool = False) -> ErrorAction:
+        """Record that the attempt failed before content was sent. Return what that means for the account.
+
+        final: the request must not be sent again, whatever that is.
+        """
         self._expect_running()
         action = classify(error, self._upstreams[self._running.pop(account)].rules)
         retryable = action not in _NOT_RETRYABLE
         if not self._final and (retryable or not self._retryable):
             self._last_error, self._retryable = error, retryable
-        self._final = self._final or action is ErrorAction.RETURN_TO_CLIENT
+        self._final = self._final or final or action is ErrorAction.RETURN_TO_CLIENT
         self._update_state()
         return action
 

@@ -190,7 +190,7 @@ class RequestAttempts:
         if self._machine.state is attempts.AttemptState.DONE:
             action = classify(error, account.rules)
         else:
-            action = self._machine.failed(account.id, error)
+            action = self._machine.failed(account.id, error, final=failure.final)
         if self._chain.records_health and action is ErrorAction.DISABLE:
             self._disabling.append(error)
         text = "attempt: %s failed: %s, so %s%s"

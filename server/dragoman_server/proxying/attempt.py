@@ -67,6 +67,7 @@ class AttemptFailure:
         upstream_status: The status of the upstream's response, if there was one.
         retry_after: The seconds for which the upstream accepts no request.
         connecting, idle_closed: There was no connection; a reused one was closed before the request arrived.
+        final: The request must not be sent again, see Plan.is_repeatable and Plan.is_spent.
     """
 
     error: dragoman.WireError
@@ -79,6 +80,7 @@ class AttemptFailure:
     retry_after: float | None = None
     connecting: bool = False
     idle_closed: bool = False
+    final: bool = False
 
 
 class PooledAccount(Account, frozen=True, kw_only=True):
@@ -131,7 +133,7 @@ class Attempt:
         ended: The response has completed or failed, so the next delivery is the last one.
         sent_to_client: Part of the response was sent to the client.
         status: The response's status, None until there is one.
-        headers: The upstream's headers that the client may see.
+        headers, raw_headers: The upstream's headers: those that the client may see, and all.
         trace: Its span, None where there are none.
         translating: Set when the thread ends that uses the machine, None while none does. Others wait for it.
     """
@@ -151,7 +153,7 @@ class Attempt:
         self.trace: AttemptTrace | None = None
         self.translating: anyio.Event | None = None
         self._now = now
-        self._raw_headers: Sequence[tuple[str, str]] = ()
+        self.raw_headers: Sequence[tuple[str, str]] = ()
         self._resent = False  # because an idle connection was closed
         self._renewed = False  # the token, because it was refused
 
@@ -181,7 +183,7 @@ class Attempt:
         sender: sends the request. telemetry: of the request.
         """
         self._sender, self._recipient = sender, recipient
-        self.machine, self.status, self.headers, self._raw_headers = None, None, [], ()
+        self.machine, self.status, self.headers, self.raw_headers = None, None, [], ()
         if telemetry is None:
             return await self._run()
         to = self.plan.destination
@@ -211,7 +213,7 @@ class Attempt:
                 return await self._read_response(response, first)
         except UpstreamError as error:
             failure = await self._end_with(self._as_wire_error(error))
-            return failure and _with_cause(failure, error)
+            return failure and self._with_cause(failure, error)
 
     async def can_resend(self, failure: AttemptFailure) -> bool:
         """True if run() is to be called again, with the same account. Prepares the request for that."""
@@ -253,7 +255,7 @@ class Attempt:
 
     def _record_head(self, response: UpstreamResponseLike) -> None:
         self.status = response.status
-        self._raw_headers = response.headers
+        self.raw_headers = response.headers
         scrub, request_id = self.plan.scrub, request_id_of(response.headers)
         visible = client_response_headers(response.headers, self.plan.destination.upstream)
         self.headers = [
@@ -269,7 +271,7 @@ class Attempt:
             self._record_head(response)  # again, because another branch may have begun meanwhile
             return await off_loop(len(body), self._refusal, response.status, body)
         data = await response.receive()
-        error = upstream_errors.invalid_response_error(self.plan.destination.settings, response.headers, data)
+        error = self.plan.invalid_response(response.headers, data)
         if error is None:
             return data
         self._record_head(response)
@@ -277,7 +279,7 @@ class Attempt:
 
     async def _read_response(self, response: UpstreamResponseLike, data: bytes) -> AttemptFailure | None:
         streams = is_stream(response.headers, data)
-        machine = self.machine = self.plan.response_machine(upstream_streams=streams)
+        machine = self.machine = self.plan.response_machine(response.headers, upstream_streams=streams)
         unread = UnreadBytes(machine) if streams else None
         large = b""  # a read that take() has left
 
@@ -420,7 +422,7 @@ class Attempt:
         except UpstreamError as error:
             wire_error = self._as_wire_error(error)
             if not self.sent_to_client:
-                refusals.append(_with_cause(self._failure(wire_error), error))
+                refusals.append(self._with_cause(self._failure(wire_error), error))
                 return False
             await self._translate(0, fan_out.fail, wire_error)
         return fan_out.outcome is not dragoman.Outcome.FAILED
@@ -430,13 +432,13 @@ class Attempt:
         plan, upstream = self.plan, self.plan.destination.upstream
         if status < 400:
             failure = self._failure(upstream_errors.redirect_error(plan.destination.settings, status))
-            target = upstream_errors.without_secrets(dict(self._raw_headers).get("location", ""))
+            target = upstream_errors.without_secrets(dict(self.raw_headers).get("location", ""))
             base_url = plan.scrub(target.removesuffix(plan.path))
             cause = f"{failure.cause} {status} to {base_url}: put that into base_url"
             return replace(failure, cause=cause)
         meant_status = host_of(plan.destination.settings).meant_status
         if meant_status is not None:
-            status = meant_status(status, self._raw_headers, body)
+            status = meant_status(status, self.raw_headers, body)
         body = mask_document(body, plan.context.mask)
         status, translated, error = dragoman.translate_error(
             status, body, upstream=upstream, client=plan.client, request_id=plan.id
@@ -451,15 +453,13 @@ class Attempt:
         plan, to = self.plan, self.plan.destination
         error = mask_error(error, plan.context.mask)
         account = self.account.settings
-        reported = upstream_errors.error_for_client(
-            error, to.settings, account, list(self._raw_headers), body
-        )
+        reported = upstream_errors.error_for_client(error, to.settings, account, list(self.raw_headers), body)
         if note := upstream_errors.model_note(error, reported, to, body):
             reported = msgspec.structs.replace(reported, message=f"{reported.message} ({note})")
         # It may quote a header, or the client's name of a model.
         reported = mask_error(reported, plan.context.mask)
         details = "" if error.message in reported.message else f": {error.message}"
-        seconds = retry_after(self._raw_headers, self._now, error)
+        seconds = retry_after(self.raw_headers, self._now, error)
         headers = self.headers or request_id_headers(plan.id)
         return AttemptFailure(
             error,
@@ -468,19 +468,20 @@ class Attempt:
             headers,
             upstream_status=self.status,
             retry_after=seconds,
+            final=plan.is_spent,
         )
 
     def _as_wire_error(self, error: UpstreamError) -> dragoman.WireError:
         return upstream_errors.error_from_upstream(error, self.plan.destination.settings, self.plan.url)
 
-
-def _with_cause(failure: AttemptFailure, error: UpstreamError) -> AttemptFailure:
-    return replace(
-        failure,
-        cause=str(error),
-        connecting=upstream_errors.is_connecting(error),
-        idle_closed=isinstance(error, UpstreamIdleClosed),
-    )
+    def _with_cause(self, failure: AttemptFailure, error: UpstreamError) -> AttemptFailure:
+        return replace(
+            failure,
+            cause=str(error),
+            connecting=upstream_errors.is_connecting(error),
+            idle_closed=isinstance(error, UpstreamIdleClosed),
+            final=failure.final or (error.sent and not self.plan.is_repeatable),
+        )
 
 
 def _foreign_signatures(plan: Plan) -> int:

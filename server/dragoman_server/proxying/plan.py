@@ -5,9 +5,10 @@ The clock and the random id are arguments, so the same input gives the same plan
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
+from typing import ClassVar, Protocol
 
 import msgspec
 
@@ -38,10 +39,15 @@ from dragoman_server.proxying.refused_members import (
     refused_capability,
     refused_member,
 )
-from dragoman_server.proxying.upstream_errors import Scrub
+from dragoman_server.proxying.upstream_errors import Scrub, invalid_response_error
 from dragoman_server.settings import ClientKey, Settings, UpstreamSettings
 from dragoman_server.settings.client_keys import make_signer
-from dragoman_server.wire.headers import HeaderList, upstream_request_headers
+from dragoman_server.wire.headers import (
+    ESTIMATE_AT_START,
+    STREAM_HEADERS,
+    HeaderList,
+    upstream_request_headers,
+)
 
 LOG = logging.getLogger("dragoman.upstream")
 
@@ -54,6 +60,13 @@ LOSS_POLICY_HEADER = "dragoman-loss-policy"
 # Each of several responses (`n`) is a separate request where the upstream gives one at a time, and each costs its
 # prompt.
 MAX_FAN_OUT = 16
+
+
+class BodyMachine(dragoman.ResponseMachine, Protocol):
+    """A machine that takes the bytes of one response."""
+
+    def receive_data(self, data: bytes) -> None:
+        """Take bytes of the upstream's body."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -81,6 +94,7 @@ class Plan(msgspec.Struct, frozen=True):
         required_member: The member that a whole response must have, None for the usual one of its protocol.
         store_response: The complete response is needed besides what the client gets, see
             ResponseTranslator.whole_body().
+        is_repeatable: The request may be sent again, although it may have been carried out.
     """
 
     id: str
@@ -105,6 +119,25 @@ class Plan(msgspec.Struct, frozen=True):
     fallbacks: tuple[Destination, ...] = ()
     required_member: str | None = None
     store_response: bool = False
+    is_repeatable: bool = True
+
+    # A stream can end with an error that its client reads. Otherwise it is cut off.
+    ends_with_errors: ClassVar[bool] = True
+
+    @property
+    def wants_stream(self) -> bool:
+        """True if the client has requested a stream."""
+        return self.streams
+
+    @property
+    def is_spent(self) -> bool:
+        """True if its body cannot be sent any more."""
+        return False
+
+    @property
+    def hedge_s(self) -> float:
+        """See UpstreamSettings.hedge_s."""
+        return self.destination.settings.hedge_s
 
     def __repr__(self) -> str:
         return f"<Plan {self.id}>"  # the client's request and the configured headers may be secret
@@ -140,14 +173,26 @@ class Plan(msgspec.Struct, frozen=True):
         """
         return msgspec.structs.replace(
             self,
-            path=_with_query(path, self.path.partition("?")[2]),
+            path=with_query(path, self.path.partition("?")[2]),
             relayed=True,  # there the upstream sends no model response that could be translated
             streams=False,
             required_member=member,
         )
 
-    def response_machine(self, *, upstream_streams: bool) -> dragoman.ResponseTranslator | dragoman.Relay:
-        """Return the machine that reads the response.
+    def invalid_response(self, headers: HeaderList, first: bytes) -> dragoman.WireError | None:
+        """Return the error for a body that is no response, None while it may be one. first: its first bytes."""
+        return invalid_response_error(self.destination.settings, headers, first)
+
+    def stream_head(self, status: int | None, headers: Sequence[tuple[str, str]]) -> tuple[int, HeaderList]:
+        """Return status and headers of a stream for the client. Arguments: the upstream's, if it has responded."""
+        # The client gets a figure before the upstream has sent one; the true one follows at the end.
+        estimates = ESTIMATE_AT_START if self.client.usage_at_start and not self.relayed else []
+        return 200, [("content-type", self.endpoint.media_type), *STREAM_HEADERS, *estimates]
+
+    def response_machine(
+        self, headers: Sequence[tuple[str, str]] = (), *, upstream_streams: bool
+    ) -> BodyMachine:
+        """Return the machine that reads the response. headers: the response's.
 
         It relays only if both sides stream or neither does; otherwise the response is translated.
         """
@@ -247,7 +292,7 @@ class Planner:
         Raises RemoteProtocolError for a faulty request; RequestRefused for what the upstream cannot do
         (400), what its key may not change (403), and a model that no upstream serves (404).
         """
-        chain = find_destinations(self.settings, self.client, self._head.model, self.upstreams, self.listed)
+        chain = self.destinations()
         self._sticky = any(len(to.accounts) > 1 and to.settings.sticky for to in chain)
         if DECISIONS.isEnabledFor(logging.DEBUG):
             first, *others = chain
@@ -261,6 +306,10 @@ class Planner:
                 refusals.append(error)
                 log_decision(self.id, "plan: %s cannot take it: %s", destination.target, error)
         raise refusals[0]
+
+    def destinations(self) -> tuple[Destination, ...]:
+        """Return where the request may go, the best first. Raises RemoteProtocolError and RequestRefused."""
+        return find_destinations(self.settings, self.client, self._head.model, self.upstreams, self.listed)
 
     async def plan_off_loop(self, destination: Destination, *, signed_reasoning: bool = True) -> Plan:
         """Return what plan() does, which a large request makes in a thread."""
@@ -288,7 +337,7 @@ class Planner:
         if (door := door_of(to.settings)) is not None and door.routes:
             fill_path(MODEL_IN_PATH, to.upstream_model)  # its host puts the model into the path
         if (translated.relayed or translated.rewritten) and self.query in _RELAYED_QUERY:
-            path = _with_query(path, self.query)
+            path = with_query(path, self.query)
         plan = Plan(
             id=self.id,
             client=self.client,
@@ -409,7 +458,8 @@ class Planner:
         )
 
 
-def _with_query(path: str, query: str) -> str:
+def with_query(path: str, query: str) -> str:
+    """Return a path that may have a query with more parameters, "" for none."""
     return f"{path}{'&' if '?' in path else '?'}{query}" if query else path
 
 

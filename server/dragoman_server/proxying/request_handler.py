@@ -33,9 +33,7 @@ from dragoman_server.proxying.plan import Plan
 from dragoman_server.proxying.records import CLIENT_LEFT, note_failure, record_end
 from dragoman_server.wire import replies
 from dragoman_server.wire.headers import (
-    ESTIMATE_AT_START,
     JSON_HEADERS,
-    STREAM_HEADERS,
     HeaderList,
     encode_headers,
     loss_header,
@@ -104,7 +102,7 @@ class RequestHandler:
         self._end_sent = False  # the end of the response has been handed to the server
         # Code that takes bytes from a machine must put them here before its next await: so they stay in order.
         self._outbox = Outbox(request.response.write_now)
-        self._record.model, self._record.stream = plan.context.model, plan.streams
+        self._record.model, self._record.stream = plan.context.model or None, plan.wants_stream
         record_destination(self._record, plan.destination)
         if request.telemetry is not None:
             request.telemetry.planned(stream=plan.streams, losses=plan.losses, session=plan.conversation)
@@ -204,7 +202,7 @@ class RequestHandler:
     async def _read_upstream(self) -> None:
         try:
             while self._winner is None and (attempt := await self._attempts.next()) is not None:
-                hedge_s = attempt.plan.destination.settings.hedge_s
+                hedge_s = attempt.plan.hedge_s
                 if hedge_s > 0:
                     await self._hedged(attempt, hedge_s)
                 else:
@@ -236,7 +234,11 @@ class RequestHandler:
                 note_failure(self._record, attempt, failure, self._time() - started)
                 if self._telemetry is not None:
                     self._telemetry.attempt_failed(number)
-                if not (await attempt.can_resend(failure) and self._attempts.resend(attempt)):
+                if (
+                    failure.final
+                    or not await attempt.can_resend(failure)
+                    or not self._attempts.resend(attempt)
+                ):
                     break
         except anyio.get_cancelled_exc_class():
             machine = attempt.machine
@@ -387,7 +389,13 @@ class RequestHandler:
     async def _end(self, last: bytes | replies.Reply) -> None:
         """Send the end of the stream, or the whole response."""
         if not isinstance(last, replies.Reply):
-            self._outbox.end(last)
+            failed = self._machine is not None and self._machine.error is not None
+            if failed and not self._plan.ends_with_errors:
+                if last:
+                    self._outbox.put(last)
+                self._outbox.close()  # without an end, so that the server cuts the response off
+            else:
+                self._outbox.end(last)
             return
         self._outbox.close()
         self._record_head(last.status)
@@ -460,8 +468,9 @@ class RequestHandler:
         while (chunk := await self._outbox.take()) is not None:
             if not head_sent:
                 head_sent = True
-                self._record_head(200)
-                await response.start(200, self._stream_headers())
+                status, headers = self._stream_head()
+                self._record_head(status)
+                await response.start(status, headers)
             self._end_sent = chunk.last
             await (response.end if chunk.last else response.write)(chunk.data)
             self._keepalive.sent(self._time())
@@ -481,10 +490,9 @@ class RequestHandler:
             *((name, self._plan.scrub(value)) for name, value in losses),
         ]
 
-    def _stream_headers(self) -> list[tuple[bytes, bytes]]:
-        media_type = self._plan.endpoint.media_type
-        headers = [("content-type", media_type), *STREAM_HEADERS, *self._headers()]
-        if self._plan.client.usage_at_start and not self._plan.relayed:
-            # The client gets a figure before the upstream has sent one; the true one follows at the end.
-            headers += ESTIMATE_AT_START
-        return encode_headers(headers)
+    def _stream_head(self) -> tuple[int, list[tuple[bytes, bytes]]]:
+        winner = self._winner
+        status, headers = self._plan.stream_head(
+            None if winner is None else winner.status, () if winner is None else winner.raw_headers
+        )
+        return status, encode_headers([*headers, *self._headers()])

@@ -35,7 +35,9 @@ async def account_request(
         raise UpstreamUnreachable(str(error)) from None
     return sender.open(
         call,
-        timeouts=UpstreamTimeouts(upstream.connect_s, upstream.read_s, upstream.write_s, upstream.pool_s),
+        timeouts=UpstreamTimeouts(
+            upstream.connect_s, max(upstream.read_s, call.least_read_s), upstream.write_s, upstream.pool_s
+        ),
         proxy=None if proxy is None else proxy.reveal(),
     )
 

@@ -20,15 +20,18 @@ class UpstreamError(Exception):
 
     Attributes:
         kind: The kind of the error for the client.
+        sent: The request may have arrived.
     """
 
     kind: ClassVar[ErrorKind]
+    sent = True
 
 
 class UpstreamUnreachable(UpstreamError):
     """No connection: name, address, TLS or proxy. The request was not sent."""
 
     kind = ErrorKind.UNREACHABLE
+    sent = False
 
 
 class UpstreamTimeout(UpstreamError):
@@ -39,6 +42,7 @@ class UpstreamTimeout(UpstreamError):
     def __init__(self, message: str, phase: UpstreamTimeoutPhase) -> None:
         super().__init__(message)
         self.phase = phase
+        self.sent = phase not in (UpstreamTimeoutPhase.POOL, UpstreamTimeoutPhase.CONNECT)
 
 
 class UpstreamBroken(UpstreamError):
@@ -55,6 +59,8 @@ class UpstreamIdleClosed(UpstreamBroken):
     request was never applied" -- RFC 9110, 9.2.2. This exception is that means.
     """
 
+    sent = False
+
 
 class UpstreamTooLarge(UpstreamError):
     """The body is larger than the caller's limit."""
@@ -66,3 +72,4 @@ class UpstreamRequestInvalid(UpstreamError):
     """The URL or a header cannot be sent, because of the configuration or the client."""
 
     kind = ErrorKind.MISCONFIGURED
+    sent = False

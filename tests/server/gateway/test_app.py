@@ -33,6 +33,7 @@ from dragoman_server import app as app_module
 from dragoman_server.app import Application, create_app
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.log import configure_logging
+from dragoman_server.relayed.table import TABLE
 from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 
@@ -224,6 +225,7 @@ SERVED = [
     "GET /v1/responses/{id}/input_items",
     "POST /v1/responses/{id}/cancel",
     "DELETE and GET /v1/responses/{id}",
+    *(f"{' and '.join(sorted(row.methods))} {path}" for row in TABLE for path in row.paths),
     "GET /v1/models",
     "GET /v1/models/{model}",
     *(

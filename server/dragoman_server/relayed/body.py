@@ -1,0 +1,103 @@
+"""Watch the bytes of a relayed response: is it complete, and what was used?
+
+Nothing is parsed but the last kilobytes, because an answer may have many megabytes of vectors or images. The usage is
+at its end.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman import ErrorKind, Ledger, Outcome, ResponseMachine, Usage, WireError
+from dragoman_server.relayed.table import JSON, SSE
+
+# Bytes at the end of a body in which its usage is looked for.
+TAIL_BYTES = 4096
+
+# OpenAI and most others; Cohere, Gemini.
+_USAGE = re.compile(r'"(?:usage|billed_units|usageMetadata)"\s*:\s*(?={)')
+
+# The neutral names of the counts that there are: OpenAI, Cohere, Gemini; Voyage and Jina have a total only.
+_INPUT = ("prompt_tokens", "input_tokens", "promptTokenCount", "total_tokens")
+_OUTPUT = ("completion_tokens", "output_tokens", "candidatesTokenCount")
+# What is billed besides tokens: transcriptions, reranking.
+UNITS = ("seconds", "search_units")
+
+_decode = json.JSONDecoder().raw_decode
+
+
+class RelayedBody(ResponseMachine):
+    """Relays one body. See ResponseMachine.
+
+    Args:
+        media_type: of the body.
+        ends: see RelayedPath.
+
+    Attributes:
+        units: What is billed besides tokens, by name.
+    """
+
+    def __init__(self, media_type: str, ends: tuple[bytes, ...] = ()) -> None:
+        self.losses = Ledger()
+        self.outcome = Outcome.OPEN
+        self.units: dict[str, float] = {}
+        self._is_readable = media_type in (JSON, SSE)
+        self._ends = ends if media_type == SSE else ()
+        self._out: list[bytes] = []
+        self._tail = b""
+
+    def receive_data(self, data: bytes) -> None:
+        """Take bytes of the upstream's body."""
+        self.committed = True
+        self._out.append(data)
+        self._tail = data[-TAIL_BYTES:] if len(data) >= TAIL_BYTES else (self._tail + data)[-TAIL_BYTES:]
+
+    def receive_eof(self) -> None:
+        if self._ends and not any(end in self._tail for end in self._ends):
+            self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's response ended before it was complete"))
+            return
+        self.outcome = Outcome.COMPLETED
+        self._read_usage()
+
+    def fail(self, error: WireError) -> None:
+        if self.outcome is Outcome.OPEN:
+            self.outcome, self.error = Outcome.FAILED, error
+            self._read_usage()
+
+    def data_to_send(self) -> bytes:
+        data = b"".join(self._out)
+        self._out.clear()
+        return data
+
+    def heartbeat(self) -> bytes:
+        return b""
+
+    def whole_body(self) -> None:
+        return None
+
+    def _read_usage(self) -> None:
+        counts = last_usage(self._tail) if self._is_readable else {}
+        self.units = {name: counts[name] for name in UNITS if name in counts}
+        found = [
+            next((counts[name] for name in names if name in counts), None) for names in (_INPUT, _OUTPUT)
+        ]
+        if found[0] is not None or found[1] is not None:
+            # A count that an endpoint does not have, such as that of embeddings' output, is 0.
+            self.usage = Usage(input=int(found[0] or 0), output=int(found[1] or 0))
+        elif self.units:
+            self.usage = Usage(input=0, output=0)
+
+
+def last_usage(tail: bytes) -> Mapping[str, float]:
+    """Return the counts of the last usage in the end of a body, none if there is none."""
+    text = tail.decode("utf-8", "replace")
+    for found in reversed([*_USAGE.finditer(text)]):
+        try:
+            value: dict[str, Any] = _decode(text, found.end())[0]
+        except (ValueError, RecursionError):
+            continue
+        return {
+            name: each for name, each in value.items() if type(each) in (int, float) and 0 <= each < 2**53
+        }
+    return {}

@@ -1,0 +1,174 @@
+"""The table of the endpoints that are relayed: one row says everything that is special about a path.
+
+Sources: openai-python 3.54.0, anthropic-python 2.12.0 and google-genai 3.4.0 (paths and bodies), vLLM's and SGLang's
+servers, Cohere's, Voyage's, Jina's and Mistral's references. Read 2026-11-23.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+JSON = "application/json"
+FORM = "multipart/form-data"
+SSE = "text/event-stream"
+JSONL = "application/x-jsonl"
+# Bytes of any type.
+ANY = "application/octet-stream"
+
+# The protocols that upstreams with these paths speak.
+OPENAI = ("openai_chat", "openai_responses")
+ANTHROPIC = ("anthropic_messages",)
+GEMINI = ("gemini",)
+
+_MIB = 2**20
+
+# At the end of a path: it has any number of segments more, or none.
+BELOW = "/{below}"
+
+# What a segment of a path may be: it leads nowhere else, and needs no quotes.
+_SEGMENT = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9._~:@=-]{1,256}"
+
+
+class Cost(Enum):
+    """Where it is said what a request costs."""
+
+    ANSWER = "answer"
+    LATER = "in what follows from it"
+    NONE = "nothing"
+
+
+class ModelPlace(Enum):
+    """Where a request names the model that decides where it goes."""
+
+    BODY = "member or form field `model`"
+    REQUESTS = "`params.model` of each request, the same upstream for all"
+    PATH = "path"
+    NONE = "none: by `[endpoints]`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayedPath:
+    """One row.
+
+    Attributes:
+        paths: Under which it is served. `{id}` stands for one segment, BELOW at the end for all that follow.
+        does: What it does, for people.
+        protocols: Those of the upstreams that may have it; the first one's clients send it.
+        needs_model: A request without a model is an error, unless `[endpoints]` has its path.
+        cost: Where it is said. A client key with a budget may send nothing whose cost is not known from the answer.
+        requests, answers: Media types of bodies.
+        max_bytes: Of a request's body, None for `max_body_bytes`.
+        is_slow: The first byte may take minutes, whatever `read_s` is.
+        is_repeatable: After a request that got no response it may be sent again, although it may have been carried out.
+        ends: One of them is near the end of every complete stream.
+        words: A model with one of these in its name is probably for this.
+    """
+
+    paths: tuple[str, ...]
+    does: str
+    methods: tuple[str, ...] = ("POST",)
+    protocols: tuple[str, ...] = OPENAI
+    model: ModelPlace = ModelPlace.BODY
+    needs_model: bool = True
+    cost: Cost = Cost.ANSWER
+    requests: tuple[str, ...] = (JSON,)
+    answers: tuple[str, ...] = (JSON,)
+    max_bytes: int | None = None
+    is_slow: bool = False
+    is_repeatable: bool = True
+    ends: tuple[bytes, ...] = ()
+    words: tuple[str, ...] = ()
+
+
+_RELATIVE = ("/v1/{}", "/{}")
+
+
+def _both(name: str) -> tuple[str, ...]:
+    """Return the paths of an endpoint that servers have with or without a version."""
+    return tuple(path.format(name) for path in _RELATIVE)
+
+
+TABLE: tuple[RelayedPath, ...] = (
+    RelayedPath(paths=("/v1/embeddings",), does="Embed texts", words=("embed",)),
+    RelayedPath(paths=("/v2/embed",), does="Embed texts (Cohere)", words=("embed",)),
+    RelayedPath(
+        paths=("/v1/completions", "/v1/fim/completions"),
+        does="Complete a text",
+        answers=(JSON, SSE),
+        ends=(b"[DONE]",),
+    ),
+    RelayedPath(
+        paths=("/v1/moderations",),
+        does="Classify harmful texts",
+        needs_model=False,
+        cost=Cost.NONE,
+        words=("moderation",),
+    ),
+    RelayedPath(paths=("/v1/decisions",), does="Decide questions about a text"),
+    RelayedPath(
+        paths=("/v1/rerank", "/v2/rerank", "/rerank"), does="Order documents by a query", words=("rerank",)
+    ),
+    *(
+        RelayedPath(paths=_both(name), does=does)
+        for name, does in (
+            ("score", "Score pairs of texts"),
+            ("classify", "Classify texts"),
+            ("pooling", "Return the pooled states of a model"),
+            ("tokenize", "Return the tokens of a text"),
+            ("detokenize", "Return the text of tokens"),
+        )
+    ),
+    RelayedPath(paths=("/v1/ocr",), does="Read the text in a document", words=("ocr",)),
+    RelayedPath(
+        paths=("/v1/images/generations",),
+        does="Generate images",
+        needs_model=False,
+        answers=(JSON, SSE),
+        is_slow=True,
+        is_repeatable=False,
+        ends=(b"image_generation.completed", b"[DONE]"),
+        words=("dall-e", "image"),
+    ),
+    RelayedPath(
+        paths=("/v1/audio/speech",),
+        does="Speak a text",
+        answers=(ANY, SSE),
+        is_slow=True,
+        is_repeatable=False,
+        ends=(b"speech.audio.done", b"[DONE]"),
+        words=("tts",),
+    ),
+)
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    head, below, _ = path.partition(BELOW)
+    text = re.sub(r"\\{\w+\\}", lambda _: _SEGMENT, re.escape(head))
+    return re.compile(f"{text}(?:/{_SEGMENT})*" if below else text)
+
+
+_PATTERNS: Mapping[str, re.Pattern[str]] = {path: _pattern(path) for row in TABLE for path in row.paths}
+
+
+# What a rule of `[endpoints]` may be for, and all that is below.
+SERVED_PATHS = tuple(dict.fromkeys(path.partition("/{")[0] for path in _PATTERNS))
+
+
+def leads_there(template: str, path: str) -> bool:
+    """True if a path fits the template of a row, and can be sent to an upstream as it is."""
+    return _PATTERNS[template].fullmatch(path) is not None
+
+
+def rule_for(rules: Mapping[str, str], path: str) -> str | None:
+    """Return the upstream that the rules of `[endpoints]` have for a path: the longest one that it is or is below."""
+    while path:
+        if path in rules:
+            return rules[path]
+        path = path.rpartition("/")[0]
+    return None
+
+
+def is_served(path: str) -> bool:
+    """True if something is relayed at a path, or it is below one."""
+    return path in SERVED_PATHS or any(pattern.fullmatch(path) for pattern in _PATTERNS.values())
