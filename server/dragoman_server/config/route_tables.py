@@ -52,7 +52,9 @@ class RouteTables(ConfigSources):
             upstream = self.expand(path, raw, references)
             if not isinstance(upstream, str):
                 self.add_problem(path, f"expected a string, found {type_name(upstream)}")
-            elif upstream not in self.names or upstream == SIMULATOR:
+            elif upstream == SIMULATOR:
+                self.add_problem(path, "the simulator has none of these paths")
+            elif upstream not in self.names:
                 self.add_problem(path, f"unknown upstream {quote_value(raw)}{self.names_hint(upstream)}")
             elif not is_served(served):
                 hint = did_you_mean(served, SERVED_PATHS) or ": docs/endpoints.md lists them"
