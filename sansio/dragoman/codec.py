@@ -44,6 +44,7 @@ __all__ = [
     "ProtocolSpec", "RateLimitHeaders", "ReasoningPart", "RelayObserver", "ResponseContext",
     "SignaturePlaces", "StoredEventWriter", "StreamReader", "StreamWriter", "TokenCount", "ToolLimits",
     "ToolOrigin", "Unchecked", "Undo", "UpstreamSpec", "WebSocketSpec", "WebSocketWriter", "fill_path", "find_endpoint",
+    "reframe",
 ]  # fmt: skip
 
 # Returns why an input of a free-text tool breaks the tool's grammar, None if it does not. Raises Unchecked.

@@ -43,6 +43,7 @@ from dragoman_server.http.auth import (
     key_places,
 )
 from dragoman_server.http.browsers import LOOPBACK_ORIGIN_PATTERN, BrowserProtection
+from dragoman_server.http.cloud_paths import enter
 from dragoman_server.http.count_tokens import counting_routes
 from dragoman_server.http.endpoint import BaseEndpoint, ProtocolEndpoint, post_route, protocol_operation
 from dragoman_server.http.errors import FallbackErrors, allowed_methods, as_starlette, endpoint_names
@@ -110,6 +111,7 @@ class _ConfiguredApp:
             KeyAuthMiddleware(
                 _recorded(_router(routes, handlers, parent, gateway), gateway),
                 keyring,
+                server,
                 errors.refuse,
                 partial(allowed_methods, routes),
             ),
@@ -239,6 +241,7 @@ class Application(BackgroundTaskGroup):
         if scope["type"] == "websocket":
             await self._serve_websocket(scope, receive, send)
             return
+        scope, send = enter(scope, send)
         served.requests += 1
         try:
             for_operator = is_admin_path(path_below_mount(scope))
@@ -256,7 +259,7 @@ class Application(BackgroundTaskGroup):
     async def _serve_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a connection. Each of its requests is one of this application, with the configuration of its time."""
         await receive()  # websocket.connect
-        served = self._served
+        served, (scope, _) = self._served, enter(scope, send)
         try:
             protocol = served.protocol_of_handshake(scope)
         except (RemoteProtocolError, RequestRefused) as error:

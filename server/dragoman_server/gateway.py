@@ -24,6 +24,7 @@ from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.models.catalog import ModelCatalog
 from dragoman_server.platform.extras import missing_extra
 from dragoman_server.proxying.account_pool import AccountPool, proxy_id
+from dragoman_server.proxying.client_request import SCOPE_PATH
 from dragoman_server.proxying.refused_members import RefusedMembers
 from dragoman_server.proxying.tool_grammar import grammar_checker
 from dragoman_server.responses.background import BackgroundResponses
@@ -148,7 +149,7 @@ class Gateway:
             id=os.urandom(16).hex(),
             protocol=protocol,
             method=scope.get("method"),  # a WebSocket has none
-            path=scope["path"],
+            path=scope.get(SCOPE_PATH, scope["path"]),
             client_address=self._client_addresses.address_of(scope),
         )
 

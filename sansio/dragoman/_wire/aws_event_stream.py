@@ -36,6 +36,17 @@ class AwsMessage(NamedTuple):
     headers: dict[str, str]
     payload: bytes
 
+    def encode(self) -> bytes:
+        """Return its bytes."""
+        headers = b"".join(
+            b"%c%b%c%b%b" % (len(name), name.encode(), _STRING, len(value).to_bytes(2, "big"), value)
+            for name, value in ((name, value.encode()) for name, value in self.headers.items())
+        )
+        length = _PRELUDE + len(headers) + len(self.payload) + _CRC
+        prelude = length.to_bytes(4, "big") + len(headers).to_bytes(4, "big")
+        message = b"".join((prelude, crc32(prelude).to_bytes(4, "big"), headers, self.payload))
+        return message + crc32(message).to_bytes(4, "big")
+
 
 class AwsMessageReader:
     """Bytes in, the messages that they complete out."""

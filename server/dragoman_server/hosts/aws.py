@@ -1,11 +1,11 @@
-"""What AWS says in its own forms: errors, and the stream of InvokeModelWithResponseStream."""
+"""What AWS says in its own forms: errors, and the stream of InvokeModelWithResponseStream, read and written."""
 
 from __future__ import annotations
 
 import binascii
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from dragoman import UPSTREAMS, RemoteProtocolError, WireError
+from dragoman import UPSTREAMS, ErrorKind, RemoteProtocolError, WireError
 from dragoman.codec import AwsMessage, AwsMessageReader, Framing
 from dragoman.errors import kind_of_status
 from dragoman.jsontext import JSONObject, decode_object, encode
@@ -13,16 +13,31 @@ from dragoman.sse import Frame
 from dragoman_server.capabilities.doors import AWS_STREAM_STATUSES, EVENT_STREAM, Door
 from dragoman_server.capabilities.provider import MESSAGES
 
-_ERROR_TYPE = "x-amzn-errortype"
+ERROR_TYPE = "x-amzn-errortype"
 # Errors of the model itself. They say which status it had.
 _OF_MODEL = frozenset({"ModelErrorException", "ModelStreamErrorException"})
 # "inputTokenCount excludes the cache": the event has its own usage, which says more.
 _METRICS = "amazon-bedrock-invocationMetrics"
 
+_MESSAGES = UPSTREAMS[MESSAGES]
+# Statuses -> exceptions. In a stream are those only that ResponseStream has (botocore 1.44.8, its service model).
+_EXCEPTIONS: Mapping[int, str] = {
+    400: "ValidationException",
+    401: "UnrecognizedClientException",
+    403: "AccessDeniedException",
+    404: "ResourceNotFoundException",
+    408: "ModelTimeoutException",
+    429: "ThrottlingException",
+    503: "ServiceUnavailableException",
+}
+_NOT_IN_STREAMS = frozenset({401, 403, 404})
+# No client of AWS knows this status of Messages.
+_OVERLOADED = {529: 503}
+
 
 def meant_status(door: Door, status: int, headers: Sequence[tuple[str, str]], body: bytes) -> int:
     """Return the status that an error response of a door means."""
-    name = dict(headers).get(_ERROR_TYPE, "").partition(":")[0]
+    name = dict(headers).get(ERROR_TYPE, "").partition(":")[0]
     return _of_model(body, 500) if name in _OF_MODEL else door.error_statuses.get(name, status)
 
 
@@ -80,7 +95,60 @@ def _frame_of_error(message: AwsMessage) -> Frame:
     if name in _OF_MODEL:
         status = _of_model(message.payload, status)
     error = WireError(kind_of_status(status), str(text))
-    return Frame(b"error", UPSTREAMS[MESSAGES].write_error(error, None)[1])
+    return Frame(b"error", _MESSAGES.write_error(error, None)[1])
 
 
-BEDROCK_STREAM = Framing(EVENT_STREAM, BedrockReader)
+def _statuses_by_type() -> dict[str | None, int]:
+    """Return the statuses that the types of errors in Messages have, because an event of an error has none."""
+    found: dict[str | None, int] = {}
+    for kind in ErrorKind:
+        status, body = _MESSAGES.write_error(WireError(kind, ""), None)
+        found.setdefault(_MESSAGES.read_error(status, body).type, status)
+    return found
+
+
+_STATUSES = _statuses_by_type()
+
+
+def write_error(status: int, body: bytes) -> tuple[int, str, bytes]:
+    """Return status, exception and body for an error in the form of Messages."""
+    status = _OVERLOADED.get(status, status)
+    name = _EXCEPTIONS.get(status, "InternalServerException" if status >= 500 else "ValidationException")
+    return status, name, encode({"message": _MESSAGES.read_error(status, body).message})
+
+
+class BedrockWriter:
+    """Makes the stream of InvokeModel of one of Messages: each event is one chunk, in base64. See FrameWriter."""
+
+    def send(self, frame: Frame) -> bytes:
+        if frame.event == b"error":
+            return _message_of_error(frame.data)
+        if frame.event == b"ping":
+            return _HEARTBEAT
+        return AwsMessage(
+            _head("event", "chunk"), b'{"bytes":"%b"}' % binascii.b2a_base64(frame.data, newline=False)
+        ).encode()
+
+    def eof(self) -> bytes:
+        return b""
+
+
+def _head(kind: str, name: str) -> dict[str, str]:
+    return {f":{kind}-type": name, ":content-type": "application/json", ":message-type": kind}
+
+
+# Clients ignore events that they do not know: boto3 and botocore, Anthropic's SDKs, the AWS SDK for JavaScript.
+_HEARTBEAT = AwsMessage(_head("event", "ping"), b"{}").encode()
+
+
+def _message_of_error(data: bytes) -> bytes:
+    status = _STATUSES.get(_MESSAGES.read_error(500, data).type, 500)
+    written, name, body = write_error(status, data)
+    if written in _NOT_IN_STREAMS:
+        name = "ModelStreamErrorException"
+        message = _object(body)["message"]
+        body = encode({"message": message, "originalMessage": message, "originalStatusCode": written})
+    return AwsMessage(_head("exception", name[0].lower() + name[1:]), body).encode()
+
+
+BEDROCK_STREAM = Framing(EVENT_STREAM, BedrockReader, BedrockWriter)

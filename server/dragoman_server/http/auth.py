@@ -13,15 +13,18 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman import PROTOCOLS, RemoteProtocolError, RequestRefused
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.accounts.stored_keys import StoredKeys
+from dragoman_server.capabilities.doors import DOORS
+from dragoman_server.http.aws_signature import AwsSignature, read_signature, refused
 from dragoman_server.http.browsers import refuse_form_content_type, refuse_other_origins
-from dragoman_server.http.request import Query, path_below_mount
+from dragoman_server.http.request import Query, path_below_mount, read_body
 from dragoman_server.platform.clock import utc_text
-from dragoman_server.proxying.client_request import SCOPE_KEY
+from dragoman_server.platform.off_loop import off_loop
+from dragoman_server.proxying.client_request import SCOPE_KEY, ClientDisconnected
 from dragoman_server.settings import ClientKey, Group, ServerSettings
 from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import Secret
@@ -59,9 +62,11 @@ class KeyPlaces(NamedTuple):
 
 
 def key_places(protocols: Iterable[ProtocolSpec]) -> KeyPlaces:
-    """Return the places where clients of these protocols send their key."""
+    """Return the places where clients of these protocols, and of clouds, send their key."""
     specs = [spec for spec in protocols if isinstance(spec, UpstreamSpec)]
-    headers = dict.fromkeys(spec.auth_header for spec in specs if spec.auth_header != "authorization")
+    of_clouds = [header for door in DOORS.values() for header in door.key_headers]
+    headers = dict.fromkeys([*(spec.auth_header for spec in specs), *of_clouds])
+    headers.pop("authorization", None)
     parameters = dict.fromkeys(spec.auth_query for spec in specs if spec.auth_query is not None)
     return KeyPlaces(tuple(headers), tuple(parameters))
 
@@ -165,6 +170,7 @@ class Keyring:
         # client cannot compute the hash of a key that it tries. How far two hashes agree shows nothing about a key.
         keys = list(keys)
         self._keys = _by_hash((key, None) for key in keys)
+        self._signers = {key.aws_access_key_id: key for key in keys if key.aws_access_key_id is not None}
         self._names = {key.name for key in keys}
         self._stored = stored
         self._groups = groups
@@ -207,6 +213,14 @@ class Keyring:
             known.check(now)
         return known.key
 
+    def signature(self, headers: Iterable[tuple[bytes, bytes]], now: float) -> AwsSignature | None:
+        """Return the signature that a request came with, where keys of AWS are configured. See read_signature()."""
+        return read_signature(headers, now) if self._signers else None
+
+    def signer(self, key_id: str) -> ClientKey | None:
+        """Return the client key whose owner signs with this key of AWS."""
+        return self._signers.get(key_id)
+
     def _find(self, key_hash: str) -> _KnownKey | None:
         known = self._keys.get(key_hash)
         if known is not None or self._stored is None:
@@ -241,6 +255,7 @@ class KeyAuthMiddleware:
     """Pass on requests with a client key, where keys are configured, and put that key into their scope.
 
     Args:
+        server: its limits are those of bodies, which signatures cover.
         refuse: sends the error of a request that is not passed on.
         allowed: returns the methods that there are at the path of a request.
     """
@@ -249,10 +264,12 @@ class KeyAuthMiddleware:
         self,
         app: ASGIApp,
         keyring: Keyring,
+        server: ServerSettings,
         refuse: Refuse,
         allowed: Callable[[Scope], list[str]] = lambda scope: [*HTTP_METHODS],
     ) -> None:
         self._app = app
+        self._server = server
         self._allowed = allowed
         self._keyring = keyring
         self._refuse = refuse
@@ -266,12 +283,54 @@ class KeyAuthMiddleware:
             try:
                 if not self._keyring:
                     refuse_form_content_type(scope["headers"])
+                signature = self._keyring.signature(scope["headers"], time.time())
+                if signature is not None:
+                    return self._pass_signed(signature, scope, receive, send)
                 key = self._keyring.authenticate(scope["headers"], time.time(), scope["query_string"])
             except (RemoteProtocolError, RequestRefused) as error:
                 return self._refuse(scope, error, send)
             if key is not None:
                 scope = {**scope, SCOPE_KEY: key}
         return self._app(scope, receive, send)
+
+    async def _pass_signed(self, signature: AwsSignature, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            key, receive = await self._verified(signature, scope, receive)
+        except ClientDisconnected:
+            return
+        except (RemoteProtocolError, RequestRefused) as error:
+            await self._refuse(scope, error, send)
+            return
+        await self._app({**scope, SCOPE_KEY: key}, receive, send)
+
+    async def _verified(
+        self, signature: AwsSignature, scope: Scope, receive: Receive
+    ) -> tuple[ClientKey, Receive]:
+        """Return the signer's key, and what receives the body once more. Raises RequestRefused."""
+        key = self._keyring.signer(signature.key_id)
+        if key is None or key.aws_secret_access_key is None:
+            raise refused(_OTHER_SIGNER)
+        headers = dict(scope["headers"])
+        body = await read_body(
+            receive,
+            "",  # what is signed is the body as it was sent
+            headers.get(b"content-length", b"").decode("latin-1"),
+            self._server.max_body_bytes,
+            self._server.body_timeout_s,
+        )
+        if not await off_loop(len(body), signature.is_valid, scope, body, key.aws_secret_access_key):
+            raise refused(_OTHER_SIGNER)
+        _KnownKey(key, key.expires).check(time.time())
+        messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive_again() -> Message:
+            return messages.pop() if messages else await receive()
+
+        return key, receive_again
+
+
+# Nobody learns which of the two it is.
+_OTHER_SIGNER = "no client key has this id, or it was made with another secret or for another request"
 
 
 # What a proxy adds to the requests that it passes on from somewhere else.

@@ -21,6 +21,7 @@ from dragoman.codec import MODEL_IN_PATH, SSE, Endpoint, ProtocolSpec
 from dragoman_server.accounts.limits import ClientRefused
 from dragoman_server.accounts.usage import Meter, usage_of
 from dragoman_server.gateway import Gateway
+from dragoman_server.http.cloud_paths import CloudRequest
 from dragoman_server.http.errors import INTERNAL_ERROR
 from dragoman_server.http.operations import (
     UPSTREAM_ERRORS,
@@ -34,7 +35,7 @@ from dragoman_server.http.request import Parameter, invalid_parameter, read_body
 from dragoman_server.models.routes import default_model
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.proxying.affinity import reasoning_key
-from dragoman_server.proxying.client_request import ClientDisconnected, ClientRequest, unix_time
+from dragoman_server.proxying.client_request import SCOPE_CLOUD, ClientDisconnected, ClientRequest, unix_time
 from dragoman_server.proxying.destinations import Destination, find_destinations
 from dragoman_server.proxying.plan import Plan, PlanChange, Planner
 from dragoman_server.proxying.request_handler import RequestHandler, StoreResponse
@@ -167,6 +168,10 @@ class BaseEndpoint(ABC):
             server.body_timeout_s,
             request.receive_now,
         )
+        cloud: CloudRequest | None = request.scope.get(SCOPE_CLOUD)
+        if cloud is not None:
+            body, headers = await request.off_loop(len(body), cloud.as_served, body, request.headers)
+            request.headers |= headers
         return body, await request.off_loop(len(body), peek, body, request.model_in_path)
 
     async def admit(self, request: ClientRequest, model: str, size: int, *, counts: bool = True) -> None:

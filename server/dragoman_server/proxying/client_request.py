@@ -45,6 +45,10 @@ SCOPE_SENDERS = "dragoman.senders"
 SCOPE_GOES_ON = "dragoman.goes_on"
 # The Turn that it is, if it came over a WebSocket:
 SCOPE_TURN = "dragoman.turn"
+# The CloudRequest that it is, if it came at the path of a cloud:
+SCOPE_CLOUD = "dragoman.cloud"
+# The path of a request that is served at another one:
+SCOPE_PATH = "dragoman.path"
 
 
 class ClientDisconnected(Exception):

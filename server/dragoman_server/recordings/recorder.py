@@ -61,11 +61,12 @@ class Tape:
     """Takes down one request.
 
     Attributes:
-        record, body, model: Set when the request is planned. Its record is complete when it has ended.
+        record, request_headers, body, model: Set when the request is planned. Its record is complete when it ends.
     """
 
     scope: Scope
     record: RequestRecord | None = None
+    request_headers: Sequence[tuple[str, str]] = ()
     body: bytes = b""
     model: str = ""
     attempts: list["_Attempt"] = field(default_factory=list)
@@ -98,6 +99,10 @@ class Tape:
     def listening(self, plan: Plan, record: RequestRecord) -> ListenedSender:
         """Record the plan of the request. Return what sends its attempts and records them."""
         self.record, self.model = record, plan.context.model
+        # The path of a cloud has some of the headers in the body.
+        self.request_headers = (
+            _decoded(self.scope["headers"]) if plan.planner is None else [*plan.planner.headers.items()]
+        )
         self.body = self.keep(b"" if plan.planner is None else plan.planner.body)
         return lambda to, account, sender: TappedSender(partial(self.attempt, to, account), sender)
 
@@ -203,7 +208,7 @@ class Recorder:
                 protocol,
                 _path(tape.scope),
                 mask(redact_query(tape.scope.get("query_string", b"").decode("latin-1"))),
-                redact_headers(_decoded(tape.scope["headers"]), mask),
+                redact_headers(tape.request_headers, mask),
                 self._text(tape.body, mask),
             ),
             response=RecordedResponse(

@@ -92,7 +92,7 @@ def upstream_request_headers(
     configured = {name.lower(): value.reveal() for name, value in upstream.headers.items()}
     for name in protocol.list_headers & configured.keys() & out.keys():
         # Both are lists of switches. A configured one does not turn the others off.
-        configured[name] = _joined(out[name], configured[name])
+        configured[name] = join_lists(out[name], configured[name])
     out.update(configured)
     out["user-agent"] = USER_AGENT
     return list(out.items())
@@ -118,7 +118,7 @@ def with_key(
     return [*((other, value) for other, value in headers if other not in names), *keys]
 
 
-def _joined(*lists: str) -> str:
+def join_lists(*lists: str) -> str:
     """Join the values of list headers, without repeats."""
     values = (value.strip() for text in lists for value in text.split(","))
     return ",".join(dict.fromkeys(filter(None, values)))

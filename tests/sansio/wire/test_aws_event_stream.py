@@ -60,6 +60,10 @@ def test_messages_however_they_are_cut(size: int) -> None:
     assert reader.held_bytes == 0
 
 
+def test_messages_are_written_as_they_are_read() -> None:
+    assert [each.encode() for each in MESSAGES] == [CHUNK, EXCEPTION]
+
+
 EVERY_KIND = b"".join(
     header(b"h%d" % kind, kind, value)
     for kind, value in enumerate(

@@ -187,7 +187,7 @@ WRONG_PATHS: list[tuple[str, str, str]] = [
     ("/messages", "/messages", "/v1"),
     ("/messages/count_tokens", "/messages", "/v1"),
     ("/v1/v1/messages", "/v1/messages", ""),
-    ("/anthropic/v1/messages", "/v1/messages", ""),
+    ("/anthropic/v1/v1/messages", "/v1/messages", ""),
     ("/models", "/models", "/v1"),
     ("/v1/v1/models", "/v1/models", ""),
     ("/v1/chat/json", "/chat/json", ""),

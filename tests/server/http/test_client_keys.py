@@ -83,7 +83,9 @@ KEY_HEADERS: list[tuple[list[tuple[str, str]], str | None]] = [
     ([("authorization", "Basic k")], None),
     ([("authorization", "k")], None),
     ([("authorization", "Bearer")], ""),
-    ([("api-key", "k")], None),
+    ([("api-key", "k")], "k"),
+    ([("x-api-key", "k"), ("api-key", "other")], "k"),
+    ([("x-key", "k")], None),
     ([], None),
 ]
 

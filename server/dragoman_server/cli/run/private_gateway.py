@@ -102,7 +102,7 @@ class _PrivateApp:
                 self.used.send(None)
             await app(scope, receive, send)
 
-        return KeyAuthMiddleware(reporting, Keyring([self.key], self.secret), errors.refuse)
+        return KeyAuthMiddleware(reporting, Keyring([self.key], self.secret), settings.server, errors.refuse)
 
 
 def private_settings(settings: Settings) -> Settings:

@@ -1,0 +1,280 @@
+"""The paths at which clients that are set for a cloud call it. The gateway has them too, so they need no change.
+
+A row of the table leads from a path of a cloud to the path of a protocol, before anything reads the path. Most rows are
+no more than that. Others say what the body of the cloud has, or lacks, and in which form its clients get responses.
+Endpoints and protocols know nothing of it. Names of models stay as clients send them: `[models]` says where they lead.
+"""
+
+import binascii
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+from starlette.types import Message, Scope, Send
+
+from dragoman import UPSTREAMS, RemoteProtocolError, peek
+from dragoman.codec import SSE, Framing, TokenCount, reframe
+from dragoman.jsontext import decode, decode_object, encode
+from dragoman_server.capabilities.doors import BETAS, DOORS, VERSION
+from dragoman_server.capabilities.provider import MESSAGES
+from dragoman_server.hosts.aws import BEDROCK_STREAM, ERROR_TYPE, write_error
+from dragoman_server.http.request import path_below_mount
+from dragoman_server.proxying.client_request import SCOPE_CLOUD, SCOPE_PATH
+from dragoman_server.streams.byte_stream import WRITE_NOW
+from dragoman_server.wire.headers import HeaderList, encode_headers, join_lists, media_type
+
+# Status and body of a whole response -> those of the cloud, and more headers.
+WriteReply = Callable[[int, bytes], tuple[int, bytes, HeaderList]]
+
+
+@dataclass(frozen=True, slots=True)
+class CloudPath:
+    """One path of a cloud. Clients may have it in their base URL, or add it.
+
+    Attributes:
+        path: Its group `model` is the name of the model.
+        leads_to: The path here, with groups of that one.
+        stream: The path says if the response is a stream, and the body does not.
+        wraps_messages: The body has members that are headers in Messages.
+        unwrap: Returns the body of Messages that a body has in it.
+        reply: See WriteReply.
+        framing: Of streams.
+    """
+
+    path: re.Pattern[str]
+    leads_to: str
+    stream: bool | None = None
+    wraps_messages: bool = False
+    unwrap: Callable[[bytes], bytes] | None = None
+    reply: WriteReply | None = None
+    framing: Framing | None = None
+
+
+def _invoke_model(status: int, body: bytes) -> tuple[int, bytes, HeaderList]:
+    if status < 400:
+        return status, body, []
+    status, exception, body = write_error(status, body)
+    return status, body, [(ERROR_TYPE, exception)]
+
+
+def _count_tokens(status: int, body: bytes) -> tuple[int, bytes, HeaderList]:
+    if status < 400:
+        body = encode({"inputTokens": decode_object(body, "the count")[_COUNT.member]})
+    return _invoke_model(status, body)
+
+
+def _counted(body: bytes) -> bytes:
+    """Return the request whose tokens CountTokens counts. Raises RemoteProtocolError."""
+    value: object = decode_object(body, "the request body")
+    for name in ("input", "invokeModel", "body"):
+        value = value.get(name) if isinstance(value, dict) else None
+    try:
+        request = binascii.a2b_base64(str(value or ""), strict_mode=True)
+    except ValueError:
+        request = b""
+    if not request:
+        text = 'input must be {"invokeModel": {"body": ...}} with the body in base64'
+        raise RemoteProtocolError(text, path="/input")
+    # A request for a response has more than Messages counts.
+    known = _COUNT.fields | _HEADER_MEMBERS.keys()
+    return encode({name: value for name, value in peek(request).fields.items() if name in known})
+
+
+_count = UPSTREAMS[MESSAGES].token_count
+assert _count is not None
+_COUNT: TokenCount = _count
+
+# What the bodies of clouds have instead of headers of Messages, and the versions of the API by their names for them.
+_BODIES = [route.body for door in DOORS.values() for route in door.routes if route.body is not None]
+_HEADER_MEMBERS: Mapping[str, str] = {
+    "anthropic_version": VERSION,
+    **{member: header for body in _BODIES for header, member in body.from_headers.items()},
+}
+_VERSIONS = {theirs: ours for body in _BODIES for ours, theirs in body.versions.items()}
+
+_IN_PROJECT = r"(?:/v1|/v1beta1)?/projects/[^/]+/locations/[^/]+"
+_CLAUDE = _IN_PROJECT + r"/publishers/anthropic/models/"
+_MODEL = r"(?P<model>[^/]+)"
+
+# The first one that fits is used.
+CLOUD_PATHS = (
+    # Claude in Foundry, and by Mantle and Bedrock Runtime; models of OpenAI there and in Azure.
+    CloudPath(re.compile("/anthropic(/v1/.+)"), r"\1"),
+    CloudPath(re.compile("/openai(/v1/.+)"), r"\1"),
+    # Azure with a version in the query.
+    CloudPath(re.compile(f"/openai/deployments/{_MODEL}(/.+)"), r"/v1\2"),
+    CloudPath(re.compile("/openai(/(?:responses|models|files|batches).*)"), r"/v1\1"),
+    # Vertex AI: Claude, OpenAI's models, open ones, and Gemini where the base URL has no version.
+    CloudPath(
+        re.compile(_CLAUDE + "count-tokens:rawPredict"), "/v1/messages/count_tokens", wraps_messages=True
+    ),
+    CloudPath(re.compile(f"{_CLAUDE}{_MODEL}:rawPredict"), "/v1/messages", stream=False, wraps_messages=True),
+    CloudPath(
+        re.compile(f"{_CLAUDE}{_MODEL}:streamRawPredict"), "/v1/messages", stream=True, wraps_messages=True
+    ),
+    CloudPath(re.compile(_IN_PROJECT + "/publishers/openai(/v1/.+)"), r"\1"),
+    CloudPath(re.compile(_IN_PROJECT + "/endpoints/openapi(/.+)"), r"/v1\1"),
+    CloudPath(re.compile("/projects/[^/]+/locations/[^/]+/publishers/google/.+"), r"/v1\g<0>"),
+    # Claude on Google Cloud, run by Anthropic.
+    CloudPath(re.compile(_IN_PROJECT + "/(?:workspaces/[^/]+|claudeOrganization)/invoke(/v1/.+)"), r"\1"),
+    # InvokeModel of Bedrock Runtime.
+    CloudPath(
+        re.compile("/model/(?P<model>.+)/invoke"),
+        "/v1/messages",
+        stream=False,
+        wraps_messages=True,
+        reply=_invoke_model,
+    ),
+    CloudPath(
+        re.compile("/model/(?P<model>.+)/invoke-with-response-stream"),
+        "/v1/messages",
+        stream=True,
+        wraps_messages=True,
+        reply=_invoke_model,
+        framing=BEDROCK_STREAM,
+    ),
+    CloudPath(
+        re.compile("/model/(?P<model>.+)/count-tokens"),
+        "/v1/messages/count_tokens",
+        wraps_messages=True,
+        unwrap=_counted,
+        reply=_count_tokens,
+    ),
+    # What is not served gets an error that clients of AWS can read.
+    CloudPath(re.compile("/(?:model|inference-profiles).*"), r"\g<0>", reply=_invoke_model),
+)
+_BEGINNINGS = (
+    *("/anthropic/", "/openai/", "/projects/", "/v1/projects/", "/v1beta1/projects/"),
+    *("/model/", "/inference-profiles"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CloudRequest:
+    """A request that has come at the path of a cloud.
+
+    Attributes:
+        model: The name of the model that its path has, "" if it has none.
+    """
+
+    row: CloudPath
+    model: str
+
+    def as_served(self, body: bytes, headers: Mapping[str, str]) -> tuple[bytes, dict[str, str]]:
+        """Return the body of the request here, and the headers that were members of it. Raises RemoteProtocolError."""
+        row = self.row
+        if not (row.wraps_messages or self.model) or media_type(headers.items()).startswith("multipart/"):
+            return body, {}
+        fields = peek(body if row.unwrap is None else row.unwrap(body)).fields
+        members: dict[str, object] = {**fields}
+        moved = dict[str, str]()
+        if row.wraps_messages:
+            for member, header in _HEADER_MEMBERS.items():
+                if members.pop(member, None) is not None:
+                    moved[header] = _header_value(member, fields[member])
+            if VERSION in moved:
+                moved[VERSION] = _VERSIONS.get(moved[VERSION], moved[VERSION])
+            if BETAS in moved and BETAS in headers:  # Claude Code has some of them in both places
+                moved[BETAS] = join_lists(headers[BETAS], moved[BETAS])
+        if self.model:
+            members["model"] = self.model
+        if row.stream is not None:
+            members["stream"] = row.stream
+        return encode(members), moved
+
+
+# Characters of a header that was a member: as many as a server accepts in a whole head.
+_MAX_HEADER = 8192
+_HEADER_VALUE = re.compile(r"[\x21-\x2b\x2d-\x7e]+")
+
+
+def _header_value(member: str, raw: msgspec.Raw) -> str:
+    """Return the value of a member as that of a header. Raises RemoteProtocolError."""
+    value = decode(bytes(raw))
+    texts = value if type(value) is list else [value]
+    joined = ",".join(text for text in texts if type(text) is str)
+    if len(joined) > _MAX_HEADER or not all(
+        type(text) is str and _HEADER_VALUE.fullmatch(text) for text in texts
+    ):
+        text = (
+            f"{member} must be a text without spaces, or a list of such, of at most {_MAX_HEADER} characters"
+        )
+        raise RemoteProtocolError(text, path=f"/{member}")
+    return joined
+
+
+def enter(scope: Scope, send: Send) -> tuple[Scope, Send]:
+    """Return a request as it is served here, and what takes its response, if it has come at the path of a cloud."""
+    path = path_below_mount(scope)
+    if not path.startswith(_BEGINNINGS):
+        return scope, send
+    for row in CLOUD_PATHS:
+        found = row.path.fullmatch(path)
+        if found is not None:
+            break
+    else:
+        return scope, send
+    model = found.groupdict().get("model", "")
+    served = scope.get("root_path", "") + found.expand(row.leads_to)
+    scope = {**scope, "path": served, SCOPE_PATH: scope["path"], SCOPE_CLOUD: CloudRequest(row, model)}
+    if model:
+        scope["path_params"] = {"model": model}
+    if row.reply is None or scope["type"] != "http":
+        return scope, send
+    response = _CloudResponse(row.reply, row.framing, send)
+    extensions = {**scope.get("extensions", {})}
+    if WRITE_NOW in extensions:
+        write = extensions[WRITE_NOW]["write"]
+        extensions[WRITE_NOW] = {"write": lambda data: write(response.reframed(data))}
+        scope["extensions"] = extensions
+    return scope, response.send
+
+
+class _CloudResponse:
+    """The response to a request, in the form of its cloud."""
+
+    def __init__(self, reply: WriteReply, framing: Framing | None, send: Send) -> None:
+        self._reply = reply
+        self._framing = framing
+        self._frames = None if framing is None or framing.writer is None else framing.writer()
+        self._send = send
+        self._start: Message | None = None  # of a whole response, until its end
+        self._body: list[bytes] = []
+
+    def reframed(self, data: bytes) -> bytes:
+        """Return whole events in the framing of the cloud."""
+        return data if self._frames is None else reframe(self._frames, data)
+
+    async def send(self, message: Message) -> None:
+        """Take a message of ASGI, and send what the client gets."""
+        if message["type"] == "http.response.start":
+            framing, sent = self._framing, dict(message["headers"]).get(b"content-type", b"")
+            if (
+                framing is not None
+                and media_type([("content-type", sent.decode("latin-1"))]) == SSE.media_type
+            ):
+                await self._send(_with_headers(message, [("content-type", framing.media_type)]))
+            else:
+                self._start = message
+        elif message["type"] != "http.response.body":
+            await self._send(message)
+        elif self._start is not None:
+            self._body.append(message.get("body", b""))
+            if not message.get("more_body", False):
+                status, body, headers = self._reply(self._start["status"], b"".join(self._body))
+                headers = [*headers, ("content-length", str(len(body)))]
+                await self._send(_with_headers({**self._start, "status": status}, headers))
+                await self._send({**message, "body": body})
+        else:
+            data = self.reframed(message.get("body", b""))
+            if self._frames is not None and not message.get("more_body", False):
+                data += self._frames.eof()
+            await self._send({**message, "body": data})
+
+
+def _with_headers(start: Message, headers: HeaderList) -> Message:
+    """Return the start of a response with these headers, and with its id as AWS calls it."""
+    others = [(name, value) for name, value in start["headers"] if name.decode("ascii") not in dict(headers)]
+    ids = [(b"x-amzn-requestid", value) for name, value in others if name == b"dragoman-request-id"]
+    return {**start, "headers": [*others, *ids, *encode_headers(headers)]}
