@@ -18,6 +18,7 @@ from dragoman.lint import RULES
 from dragoman_server.capabilities.doors import BETAS_BY_DOOR, DOORS
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES
 from dragoman_server.capabilities.providers import PROVIDERS
+from dragoman_server.http.cloud_paths import CLOUD_PATHS, PLACES
 from dragoman_server.policy.error_actions import ERROR_RULES, ErrorAction, ErrorRule
 from dragoman_server.settings import ARRAYS, ServerSettings, capability_settings, settings_of
 from dragoman_server.settings.fields import AppliedBy, SettingSpec
@@ -140,6 +141,18 @@ def _doors() -> str:
     ]
     head = ("`host`", "protocols", "header of a key", "extra for other credentials", "betas", "left out")
     return _table(head, *rows)
+
+
+def _cloud_paths() -> str:
+    shown = {name: f"{{{name}}}" for name in PLACES} | {
+        "project": "/v1/projects/{project}/locations/{location}"
+    }
+    rows = [
+        (each.cloud, _code(each.path.format(**shown)), _code(each.leads_to))
+        for each in CLOUD_PATHS
+        if each.cloud
+    ]
+    return _table(("client of", "path", "is served as"), *rows)
 
 
 def _betas() -> str:
@@ -283,6 +296,7 @@ _TABLES: dict[str, Callable[[], str]] = {
     "error_actions": _error_actions,
     "model_families": _model_families,
     "providers": _providers,
+    "cloud_paths": _cloud_paths,
     "doors": _doors,
     "betas": _betas,
     "hosts": _hosts,

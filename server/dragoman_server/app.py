@@ -91,8 +91,10 @@ class _ConfiguredApp:
         self.unused = anyio.Event()
         server, client_keys = gateway.settings.server, gateway.settings.client_keys
         places = key_places(gateway.protocols.values())
-        groups = gateway.settings.groups_by_name
-        self.keyring = keyring = Keyring(client_keys, server.secret, places, gateway.stored_keys, groups)
+        groups, aws_keys = gateway.settings.groups_by_name, gateway.settings.aws_keys
+        self.keyring = keyring = Keyring(
+            client_keys, server.secret, places, gateway.stored_keys, groups, aws_keys
+        )
         handlers = {
             HTTPException: errors.http_error,
             RemoteProtocolError: errors.refused,

@@ -68,6 +68,7 @@ _TABLES = (
     "capabilities",
     "groups",
     "client_keys",
+    "aws_keys",
     "prices",
     "accounts",
     "rules",
@@ -248,10 +249,11 @@ class _Loader(RouteTables):
         self._check_unique(rows["prices"], "model", "has a price already", "above_tokens")
         self._check_unique(rows["groups"], "name", "is already the name of another group")
         self._check_unique(rows["client_keys"], "name", "is already the name of another key")
+        self._check_unique(rows["aws_keys"], "access_key_id", "is already the id of another key")
         self._check_unique(rows["accounts"], "name", "is already an account of this upstream", "upstream")
         with_prices = bool(self.document.get("prices") or Prices((), upstreams))
         for path, text in client_problems(
-            rows["groups"], rows["client_keys"], server, with_prices=with_prices
+            rows["groups"], rows["client_keys"], rows["aws_keys"], server, with_prices=with_prices
         ):
             self.add_problem(path, text)
         with_keys = {upstream.name for upstream in upstreams if upstream.api_key is not None}

@@ -25,7 +25,7 @@ from dragoman_server.http.request import Query, path_below_mount, read_body
 from dragoman_server.platform.clock import utc_text
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.proxying.client_request import SCOPE_KEY, ClientDisconnected
-from dragoman_server.settings import ClientKey, Group, ServerSettings
+from dragoman_server.settings import AwsKey, ClientKey, Group, ServerSettings
 from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.values import is_loopback
@@ -156,6 +156,7 @@ class Keyring:
         places: where a key may come.
         stored: the keys in the store. Of those with a name that is in `keys` too, none is accepted.
         groups: those that stored keys may be in.
+        aws_keys: those that clients may sign with.
     """
 
     def __init__(
@@ -165,13 +166,14 @@ class Keyring:
         places: KeyPlaces = KEY_PLACES,
         stored: StoredKeys | None = None,
         groups: Mapping[str, Group] = MappingProxyType({}),
+        aws_keys: Iterable[AwsKey] = (),
     ) -> None:
         # A lookup does not take constant time, and need not: the hashes are HMACs with the gateway's secret, so a
         # client cannot compute the hash of a key that it tries. How far two hashes agree shows nothing about a key.
         keys = list(keys)
         self._keys = _by_hash((key, None) for key in keys)
-        self._signers = {key.aws_access_key_id: key for key in keys if key.aws_access_key_id is not None}
-        self._names = {key.name for key in keys}
+        self._named = {key.name: key for key in keys}
+        self._aws_keys = {key.access_key_id: key for key in aws_keys}
         self._stored = stored
         self._groups = groups
         self._view: Mapping[str, ClientKey] = {}
@@ -215,11 +217,21 @@ class Keyring:
 
     def signature(self, headers: Iterable[tuple[bytes, bytes]], now: float) -> AwsSignature | None:
         """Return the signature that a request came with, where keys of AWS are configured. See read_signature()."""
-        return read_signature(headers, now) if self._signers else None
+        return read_signature(headers, now) if self._aws_keys else None
 
-    def signer(self, key_id: str) -> ClientKey | None:
-        """Return the client key whose owner signs with this key of AWS."""
-        return self._signers.get(key_id)
+    def aws_key(self, key_id: str) -> AwsKey | None:
+        """Return the key of AWS with this id."""
+        return self._aws_keys.get(key_id)
+
+    def named(self, name: str, now: float) -> ClientKey:
+        """Return the key of this name. Raises RequestRefused (401) if there is none, or it is not valid now."""
+        key, problem = self._named.get(name), None
+        if key is None and self._stored is not None and name in self._stored.keys:
+            key, problem = _in_group(self._stored.keys[name], self._groups)
+        if key is None:
+            raise _unauthorized(f"there is no client key {name}: have one made (dragoman keys add)")
+        _KnownKey(key, key.expires, problem=problem).check(now)
+        return key
 
     def _find(self, key_hash: str) -> _KnownKey | None:
         known = self._keys.get(key_hash)
@@ -228,7 +240,7 @@ class Keyring:
         if self._view is not self._stored.keys:
             self._view = self._stored.keys
             self._stored_keys = _by_hash(
-                _in_group(key, self._groups) for name, key in self._view.items() if name not in self._names
+                _in_group(key, self._groups) for name, key in self._view.items() if name not in self._named
             )
         return self._stored_keys.get(key_hash)
 
@@ -307,8 +319,8 @@ class KeyAuthMiddleware:
         self, signature: AwsSignature, scope: Scope, receive: Receive
     ) -> tuple[ClientKey, Receive]:
         """Return the signer's key, and what receives the body once more. Raises RequestRefused."""
-        key = self._keyring.signer(signature.key_id)
-        if key is None or key.aws_secret_access_key is None:
+        aws_key = self._keyring.aws_key(signature.key_id)
+        if aws_key is None:
             raise refused(_OTHER_SIGNER)
         headers = dict(scope["headers"])
         body = await read_body(
@@ -318,9 +330,9 @@ class KeyAuthMiddleware:
             self._server.max_body_bytes,
             self._server.body_timeout_s,
         )
-        if not await off_loop(len(body), signature.is_valid, scope, body, key.aws_secret_access_key):
+        if not await off_loop(len(body), signature.is_valid, scope, body, aws_key.secret_access_key):
             raise refused(_OTHER_SIGNER)
-        _KnownKey(key, key.expires).check(time.time())
+        key = self._keyring.named(aws_key.client_key, time.time())
         messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def receive_again() -> Message:
@@ -330,7 +342,7 @@ class KeyAuthMiddleware:
 
 
 # Nobody learns which of the two it is.
-_OTHER_SIGNER = "no client key has this id, or it was made with another secret or for another request"
+_OTHER_SIGNER = "no key here has this id, or it was made with another secret or for another request"
 
 
 # What a proxy adds to the requests that it passes on from somewhere else.

@@ -8,7 +8,7 @@ Endpoints and protocols know nothing of it. Names of models stay as clients send
 import binascii
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 from starlette.types import Message, Scope, Send
@@ -28,13 +28,23 @@ from dragoman_server.wire.headers import HeaderList, encode_headers, join_lists,
 WriteReply = Callable[[int, bytes], tuple[int, bytes, HeaderList]]
 
 
+# Places in paths. Clients may have the version in their base URL, or leave it out.
+PLACES = {
+    "project": r"(?:/v1|/v1beta1)?/projects/[^/]+/locations/[^/]+",
+    "workspace": "[^/]+",
+    "model": ".+?",
+    "rest": ".*",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class CloudPath:
-    """One path of a cloud. Clients may have it in their base URL, or add it.
+    """One path of a cloud.
 
     Attributes:
-        path: Its group `model` is the name of the model.
-        leads_to: The path here, with groups of that one.
+        path: With names of PLACES in braces.
+        leads_to: The path here, with some of them.
+        cloud: For people.
         stream: The path says if the response is a stream, and the body does not.
         wraps_messages: The body has members that are headers in Messages.
         unwrap: Returns the body of Messages that a body has in it.
@@ -42,13 +52,19 @@ class CloudPath:
         framing: Of streams.
     """
 
-    path: re.Pattern[str]
+    path: str
     leads_to: str
+    cloud: str
     stream: bool | None = None
     wraps_messages: bool = False
     unwrap: Callable[[bytes], bytes] | None = None
     reply: WriteReply | None = None
     framing: Framing | None = None
+    pattern: re.Pattern[str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        places = {name: f"(?P<{name}>{pattern})" for name, pattern in PLACES.items()}
+        object.__setattr__(self, "pattern", re.compile(self.path.format(**places)))
 
 
 def _invoke_model(status: int, body: bytes) -> tuple[int, bytes, HeaderList]:
@@ -93,56 +109,61 @@ _HEADER_MEMBERS: Mapping[str, str] = {
 }
 _VERSIONS = {theirs: ours for body in _BODIES for ours, theirs in body.versions.items()}
 
-_IN_PROJECT = r"(?:/v1|/v1beta1)?/projects/[^/]+/locations/[^/]+"
-_CLAUDE = _IN_PROJECT + r"/publishers/anthropic/models/"
-_MODEL = r"(?P<model>[^/]+)"
+_FOUNDRY = "Foundry, Mantle, Bedrock Runtime"
+_AZURE = "Azure, Mantle, Bedrock Runtime"
+_DATED = "Azure, with a version"
+_VERTEX = "Vertex AI"
+_GOOGLE = "Claude on Google Cloud"
+_BEDROCK = "Bedrock, InvokeModel"
+_CLAUDE = "{project}/publishers/anthropic/models/"
 
 # The first one that fits is used.
 CLOUD_PATHS = (
-    # Claude in Foundry, and by Mantle and Bedrock Runtime; models of OpenAI there and in Azure.
-    CloudPath(re.compile("/anthropic(/v1/.+)"), r"\1"),
-    CloudPath(re.compile("/openai(/v1/.+)"), r"\1"),
-    # Azure with a version in the query.
-    CloudPath(re.compile(f"/openai/deployments/{_MODEL}(/.+)"), r"/v1\2"),
-    CloudPath(re.compile("/openai(/(?:responses|models|files|batches).*)"), r"/v1\1"),
-    # Vertex AI: Claude, OpenAI's models, open ones, and Gemini where the base URL has no version.
-    CloudPath(
-        re.compile(_CLAUDE + "count-tokens:rawPredict"), "/v1/messages/count_tokens", wraps_messages=True
+    CloudPath("/anthropic/v1/{rest}", "/v1/{rest}", _FOUNDRY),
+    CloudPath("/openai/v1/{rest}", "/v1/{rest}", _AZURE),
+    CloudPath("/openai/deployments/{model}/{rest}", "/v1/{rest}", _DATED),
+    *(
+        CloudPath(f"/openai/{name}{{rest}}", f"/v1/{name}{{rest}}", _DATED)
+        for name in ("responses", "models", "files", "batches")
     ),
-    CloudPath(re.compile(f"{_CLAUDE}{_MODEL}:rawPredict"), "/v1/messages", stream=False, wraps_messages=True),
+    CloudPath(_CLAUDE + "count-tokens:rawPredict", "/v1/messages/count_tokens", _VERTEX, wraps_messages=True),
+    CloudPath(_CLAUDE + "{model}:rawPredict", "/v1/messages", _VERTEX, stream=False, wraps_messages=True),
     CloudPath(
-        re.compile(f"{_CLAUDE}{_MODEL}:streamRawPredict"), "/v1/messages", stream=True, wraps_messages=True
+        _CLAUDE + "{model}:streamRawPredict", "/v1/messages", _VERTEX, stream=True, wraps_messages=True
     ),
-    CloudPath(re.compile(_IN_PROJECT + "/publishers/openai(/v1/.+)"), r"\1"),
-    CloudPath(re.compile(_IN_PROJECT + "/endpoints/openapi(/.+)"), r"/v1\1"),
-    CloudPath(re.compile("/projects/[^/]+/locations/[^/]+/publishers/google/.+"), r"/v1\g<0>"),
-    # Claude on Google Cloud, run by Anthropic.
-    CloudPath(re.compile(_IN_PROJECT + "/(?:workspaces/[^/]+|claudeOrganization)/invoke(/v1/.+)"), r"\1"),
-    # InvokeModel of Bedrock Runtime.
+    CloudPath("{project}/publishers/openai/v1/{rest}", "/v1/{rest}", _VERTEX),
+    CloudPath("{project}/endpoints/openapi/{rest}", "/v1/{rest}", _VERTEX),
+    CloudPath("{project}/publishers/google/models/{rest}", "/v1beta/models/{rest}", _VERTEX),
+    CloudPath("{project}/workspaces/{workspace}/invoke/v1/{rest}", "/v1/{rest}", _GOOGLE),
+    CloudPath("{project}/claudeOrganization/invoke/v1/{rest}", "/v1/{rest}", _GOOGLE),
     CloudPath(
-        re.compile("/model/(?P<model>.+)/invoke"),
+        "/model/{model}/invoke",
         "/v1/messages",
+        _BEDROCK,
         stream=False,
         wraps_messages=True,
         reply=_invoke_model,
     ),
     CloudPath(
-        re.compile("/model/(?P<model>.+)/invoke-with-response-stream"),
+        "/model/{model}/invoke-with-response-stream",
         "/v1/messages",
+        _BEDROCK,
         stream=True,
         wraps_messages=True,
         reply=_invoke_model,
         framing=BEDROCK_STREAM,
     ),
     CloudPath(
-        re.compile("/model/(?P<model>.+)/count-tokens"),
+        "/model/{model}/count-tokens",
         "/v1/messages/count_tokens",
+        _BEDROCK,
         wraps_messages=True,
         unwrap=_counted,
         reply=_count_tokens,
     ),
-    # What is not served gets an error that clients of AWS can read.
-    CloudPath(re.compile("/(?:model|inference-profiles).*"), r"\g<0>", reply=_invoke_model),
+    # These get an error that clients of AWS can read.
+    CloudPath("/model/{rest}", "/model/{rest}", "", reply=_invoke_model),
+    CloudPath("/inference-profiles{rest}", "/inference-profiles{rest}", "", reply=_invoke_model),
 )
 _BEGINNINGS = (
     *("/anthropic/", "/openai/", "/projects/", "/v1/projects/", "/v1beta1/projects/"),
@@ -210,13 +231,13 @@ def enter(scope: Scope, send: Send) -> tuple[Scope, Send]:
     if not path.startswith(_BEGINNINGS):
         return scope, send
     for row in CLOUD_PATHS:
-        found = row.path.fullmatch(path)
+        found = row.pattern.fullmatch(path)
         if found is not None:
             break
     else:
         return scope, send
     model = found.groupdict().get("model", "")
-    served = scope.get("root_path", "") + found.expand(row.leads_to)
+    served = scope.get("root_path", "") + row.leads_to.format(**found.groupdict())
     scope = {**scope, "path": served, SCOPE_PATH: scope["path"], SCOPE_CLOUD: CloudRequest(row, model)}
     if model:
         scope["path_params"] = {"model": model}

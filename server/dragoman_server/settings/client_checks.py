@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from dragoman_server.settings import ClientKey, Group, LimitHolder, ServerSettings
+from dragoman_server.settings import AwsKey, ClientKey, Group, LimitHolder, ServerSettings
 from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.problems import did_you_mean
 
@@ -16,7 +16,12 @@ _PAIRS = (("previous_hash", "previous_expires"), ("aws_access_key_id", "aws_secr
 
 
 def client_problems(
-    groups: _Rows[Group], keys: _Rows[ClientKey], server: ServerSettings, *, with_prices: bool
+    groups: _Rows[Group],
+    keys: _Rows[ClientKey],
+    aws_keys: _Rows[AwsKey],
+    server: ServerSettings,
+    *,
+    with_prices: bool,
 ) -> Iterator[tuple[_Path, str]]:
     """Yield each error with its place. with_prices: some model has a price."""
     yield from limit_problems([*groups, *keys], [group.name for _, group in groups], with_prices=with_prices)
@@ -28,6 +33,11 @@ def client_problems(
                 yield path, f"needs {missing[0]} as well: {' and '.join(pair)} go together"
         if key.aws_access_key_id is not None and key_ids.count(key.aws_access_key_id) > 1:
             yield (*path, "aws_access_key_id"), "is that of another client key as well"
+    names = [key.name for _, key in keys]
+    for path, aws_key in aws_keys:
+        if aws_key.client_key not in names and not server.stored_keys:
+            hint = did_you_mean(aws_key.client_key, names) or "; `dragoman keys add` makes one"
+            yield (*path, "client_key"), f'"{aws_key.client_key}" is no client key{hint}'
     if server.budget_webhook is not None and not _is_http_url(server.budget_webhook.reveal()):
         yield ("server", "budget_webhook"), "is not a URL such as https://hooks.example/budgets"
     if server.stored_keys and server.account_store == "memory":

@@ -1,4 +1,4 @@
-"""Settings of clients: the tables `[[client_keys]]` and `[[groups]]`, which both hold limits."""
+"""Settings of clients: the tables `[[client_keys]]` and `[[groups]]`, which both hold limits, and `[[aws_keys]]`."""
 
 from collections.abc import Mapping
 from copy import copy
@@ -121,3 +121,12 @@ class ClientKey(LimitHolder):
     def may_use(self, model: str) -> bool:
         """True if a request with this key may name the model."""
         return all(holder.allows(model) for holder in self.holders)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsKey:
+    """One `[[aws_keys]]` table: an access key of AWS, with which clients sign. Who verifies that needs the secret."""
+
+    access_key_id: Annotated[str, "id of the access key, as AWS_ACCESS_KEY_ID of clients has it"]
+    secret_access_key: Annotated[Secret, "the secret of it, as AWS_SECRET_ACCESS_KEY of clients has it"]
+    client_key: Annotated[Name, "name of the client key that signed requests count for"]

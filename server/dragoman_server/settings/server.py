@@ -10,7 +10,7 @@ from msgspec import Meta
 from dragoman import Capabilities
 from dragoman_server.policy.attempts import MAX_ATTEMPTS
 from dragoman_server.settings.capabilities import ModelCapabilitySettings
-from dragoman_server.settings.clients import ClientKey, Group
+from dragoman_server.settings.clients import AwsKey, ClientKey, Group
 from dragoman_server.settings.fields import (
     DAY_S,
     RESTART,
@@ -332,6 +332,7 @@ class Settings:
     capabilities: tuple[ModelCapabilitySettings, ...] = ()
     groups: tuple[Group, ...] = ()
     client_keys: tuple[ClientKey, ...] = ()
+    aws_keys: tuple[AwsKey, ...] = ()
     prices: tuple[Price, ...] = ()
     accounts: tuple[AccountSettings, ...] = ()
     rules: tuple[RuleSettings, ...] = ()
@@ -422,6 +423,7 @@ ARRAYS: dict[str, type[Any]] = {
     "capabilities": ModelCapabilitySettings,
     "groups": Group,
     "client_keys": ClientKey,
+    "aws_keys": AwsKey,
     "prices": Price,
     "accounts": AccountSettings,
     "rules": RuleSettings,

@@ -18,7 +18,7 @@ from gateway.fakes import FakeClient, OneResponse, Script, http_scope
 from dragoman import RequestRefused
 from dragoman_server.app import create_app
 from dragoman_server.http.aws_signature import MAX_SKEW_S, read_signature
-from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings import AwsKey, ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC).timestamp()
@@ -149,13 +149,8 @@ def test_other_credentials_are_no_signature() -> None:
 
 # The application.
 
-KEY = ClientKey(
-    name="red",
-    hash="0" * 64,
-    models=("arn*", "claude*"),
-    aws_access_key_id=KEY_ID,
-    aws_secret_access_key=Secret(SECRET),
-)
+KEY = ClientKey(name="red", hash="0" * 64, models=("arn*", "claude*"))
+AWS_KEY = AwsKey(access_key_id=KEY_ID, secret_access_key=Secret(SECRET), client_key="red")
 MESSAGE = {"id": "m", "type": "message", "role": "assistant", "content": [], "stop_reason": "end_turn"}
 
 
@@ -166,6 +161,7 @@ async def call(scope: Scope, body: bytes = BODY, key: ClientKey = KEY, **server:
         upstreams=(upstream,),
         models={"*": "up/m"},
         client_keys=(key,),
+        aws_keys=(AWS_KEY,),
     )
     app = create_app(settings, client=OneResponse(Script([json.dumps(MESSAGE).encode()])))
     client = FakeClient(body)
@@ -186,7 +182,7 @@ async def test_a_signed_request_is_that_of_its_client_key(caplog: pytest.LogCapt
     assert {record["client_key"] for record in records} == {"red"}
     assert records[0]["path"] == "/model/arn:aws:bedrock/invoke"
     assert SECRET[:12] not in str([record.__dict__ for record in caplog.records])
-    assert SECRET[:12] not in repr(KEY)
+    assert SECRET[:12] not in repr(AWS_KEY)
 
 
 @pytest.mark.anyio
@@ -199,11 +195,13 @@ async def test_who_did_not_sign_gets_to_know_nothing_of_a_key() -> None:
     forged = await call(signed(now=now, secret="other"), key=ended)
     changed = await call(signed(now=now), BODY.replace(b"Hi", b"Ho"))
     disabled = await call(signed(now=now), key=ended)
+    gone = await call(signed(now=now), key=replace(KEY, name="blue"))
     assert unknown.body == forged.body == changed.body
-    texts = [json.loads(client.body)["message"] for client in (forged, disabled)]
-    assert "no client key has this id, or it was made with another secret or for another request" in texts[0]
+    texts = [json.loads(client.body)["message"] for client in (forged, disabled, gone)]
+    assert "no key here has this id, or it was made with another secret or for another request" in texts[0]
     assert "the client key red is disabled" in texts[1]
-    for client in (unknown, forged, changed, disabled):
+    assert "there is no client key red" in texts[2]
+    for client in (unknown, forged, changed, disabled, gone):
         assert client.status == 401
         assert client.headers["x-amzn-errortype"] == "UnrecognizedClientException"
 
@@ -220,7 +218,9 @@ async def test_a_client_that_leaves_before_its_request_is_complete_gets_nothing(
     client._body = None
     app = create_app(
         Settings(
-            server=ServerSettings(secret=Secret("a-secret-of-some-length-0123456789")), client_keys=(KEY,)
+            server=ServerSettings(secret=Secret("a-secret-of-some-length-0123456789")),
+            client_keys=(KEY,),
+            aws_keys=(AWS_KEY,),
         )
     )
     await app(signed(now=time.time()), client.receive, client.send)
