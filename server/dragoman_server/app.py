@@ -6,9 +6,11 @@ nothing in between. One upstream client lives as long as the application. A relo
 finds another configuration, with its own routes and keys; those that are open go on with theirs.
 """
 
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -63,6 +65,8 @@ from dragoman_server.upstream.background import BackgroundTaskGroup
 from dragoman_server.upstream.client import UpstreamClient
 from dragoman_server.wire.headers import JSON_HEADERS
 from dragoman_server.wire.replies import Reply
+
+_log = logging.getLogger("dragoman.accounts")
 
 
 class _ConfiguredApp:
@@ -295,7 +299,12 @@ class Application(BackgroundTaskGroup):
 
     async def reload_configuration(self) -> ReloadResult | None:
         """Load the configuration again and use it. None if there is nothing to load it from."""
-        return None if self.reloader is None else await self.reloader()
+        if self.reloader is None:
+            return None
+        result = await self.reloader()
+        if result.errors:
+            return result
+        return replace(result, warnings=(*result.warnings, *self._served.gateway.key_warnings()))
 
     @property
     def draining(self) -> bool:
@@ -338,6 +347,8 @@ class Application(BackgroundTaskGroup):
         self._in_use.append(served)
         try:
             async with served.gateway.running():
+                for warning in served.gateway.key_warnings():
+                    _log.warning("%s", warning)
                 task_status.started()
                 await served.unused.wait()
                 await served.gateway.background.ended(served.gateway)

@@ -15,6 +15,7 @@ from dragoman import PROTOCOLS
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.accounts.balances import Balances
 from dragoman_server.accounts.budget_alerts import BudgetAlerts
+from dragoman_server.accounts.key_findings import key_findings
 from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stored_keys import StoredKeys, all_keys
 from dragoman_server.accounts.stores.base import AccountStore
@@ -175,6 +176,11 @@ class Gateway:
         }
         metrics.set_states(accounts, store.health(), self.pool.clock(), store_up=works, budgets=budgets)
         return metrics.exposition
+
+    def key_warnings(self) -> list[str]:
+        """Return what has requests with client keys refused although the configuration is correct, a line each."""
+        found = key_findings(self.settings, all_keys(self.settings, self.stored_keys))
+        return [str(finding) for finding in found]
 
     def unusable_upstreams(self) -> dict[str, str]:
         """Return the upstreams that no request can be sent to now, each with the reason."""

@@ -19,6 +19,7 @@ from dragoman_server.accounts.stores.operations import Add
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.platform.clock import utc_text
 from dragoman_server.settings import LimitHolder
+from dragoman_server.settings.clients import amount_text
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.background import BackgroundTaskGroup
 from dragoman_server.upstream.errors import UpstreamError
@@ -153,8 +154,8 @@ def _message(use: BudgetUse, threshold: int, now: float) -> dict[str, object]:
     until = None if ends is None else _time(ends)
     again = "" if until is None else f"; it starts again at {until}"
     text = (
-        f"the {holder.label} has spent {use.percent:.0f} % of its budget: {use.spent:.6g} of {holder.budget:.6g} "
-        f"US dollars{again}"
+        f"the {holder.label} has spent {use.percent:.0f} % of its budget: {amount_text(use.spent)} of "
+        f"{amount_text(holder.budget or 0)} US dollars{again}"
     )
     return {
         "text": text,

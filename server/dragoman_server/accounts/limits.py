@@ -47,6 +47,7 @@ from dragoman_server.models.routes import (
 )
 from dragoman_server.platform.clock import utc_text
 from dragoman_server.settings import ClientKey, Group, LimitHolder, Price, Settings
+from dragoman_server.settings.clients import amount_text
 from dragoman_server.settings.patterns import WILDCARD
 from dragoman_server.wire.headers import HeaderList, limit_headers
 
@@ -247,8 +248,8 @@ class ClientLimits:
             period = {"total": "in all"}.get(holder.budget_period, f"a {holder.budget_period}")
             # 402, or what the client's protocol has for it.
             raise ClientRefused(
-                f"the budget of the {holder.label} is spent: {holder.budget:g} US dollars {period}{again}; only the "
-                "operator of the gateway can raise it",
+                f"the budget of the {holder.label} is spent: {amount_text(holder.budget)} US dollars {period}{again}; "
+                "only the operator of the gateway can raise it",
                 status=402,
                 code="insufficient_quota",
             )

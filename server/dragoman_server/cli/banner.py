@@ -21,7 +21,7 @@ from dragoman_server.capabilities.providers import PROVIDERS, provider_name
 from dragoman_server.cli.clients import ANY_KEY, CLIENTS, SDKS, Client, ClientTarget
 from dragoman_server.cli.model_lists import ModelLists, OfferedModels, fetch_lists
 from dragoman_server.cli.options import own_command, print_lines
-from dragoman_server.config.loader import LoadedConfig
+from dragoman_server.config.loader import DEFAULT_FILE, LoadedConfig
 from dragoman_server.models.listing import can_list
 from dragoman_server.serving.sockets import BoundAddress
 from dragoman_server.settings import SIMULATOR, Settings
@@ -72,6 +72,10 @@ def banner(
             f"warning: {models.why_unknown()}: write one instead of {_UNKNOWN_MODEL}"
             f"{'' if first.variables else add}"
         )
+    if settings.needs_keys:
+        where = "--store" if settings.server.stored_keys else "--write"
+        file = "" if loaded.path in (None, DEFAULT_FILE) else f" --config {shlex.quote(loaded.path)}"
+        yield f"{_label(_KEY_PLACEHOLDER)}  {_command(f'{own_command()} keys add NAME {where}{file}')}"
     for title, command in commands(url, model, context, needs_key=settings.needs_keys).items():
         yield _label(title)
         yield _command("  " + command)

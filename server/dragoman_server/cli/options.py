@@ -71,13 +71,22 @@ def config_path(config_file: str | None) -> Path:
     return Path(config_file or os.environ.get(CONFIG_VARIABLE) or DEFAULT_FILE)
 
 
-def load_or_exit(config_file: str | None, options: Mapping[str, str | bool | None]) -> LoadedConfig:
-    """Load the configuration, or print its problems and exit."""
+def load_or_exit(
+    config_file: str | None, options: Mapping[str, str | bool | None], *, of_gateway: bool = False
+) -> LoadedConfig:
+    """Load the configuration, or print its problems and exit.
+
+    of_gateway: the command is about one that runs with a configuration, so it says if there is no file.
+    """
     try:
-        return loader(config_file, options)()
+        loaded = loader(config_file, options)()
     except ConfigError as error:
         click.echo(str(error), err=True)
         sys.exit(USAGE_ERROR)
+    if of_gateway and loaded.path is None:
+        text = f"there is no {DEFAULT_FILE} in {Path.cwd()}: --config or {CONFIG_VARIABLE} names another file"
+        click.echo(text, err=True)
+    return loaded
 
 
 def loader(config_file: str | None, options: Mapping[str, str | bool | None]) -> Callable[[], LoadedConfig]:

@@ -16,7 +16,7 @@ def reload(config_file: str | None) -> None:
     SIGHUP. Exit codes: 0 when it uses the new configuration, 1 when it cannot be reached, 2 when the
     configuration is wrong, and nothing has changed.
     """
-    server = load_or_exit(config_file, {}).settings.server
+    server = load_or_exit(config_file, {}, of_gateway=True).settings.server
     try:
         result = admin_request(server, "POST", "reload", RELOAD_TIMEOUT_S)
     except AdminUnavailable as error:

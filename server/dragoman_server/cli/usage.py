@@ -108,7 +108,7 @@ def usage(config_file: str | None, form: str | None, **asked: str | int | None) 
     else read from the usage store. Days and hours are in UTC. Exit codes: 0 when it is printed, 1 when there is nothing
     to read it from, 2 when the configuration or the command line is wrong.
     """
-    loaded = with_usage_file(load_or_exit(config_file, UNBOUND))
+    loaded = with_usage_file(load_or_exit(config_file, UNBOUND, of_gateway=True))
     query = urlencode({name: value for name, value in asked.items() if value is not None})
     found = _read(loaded.settings, config_file, query)
     if form == "json":
@@ -147,9 +147,12 @@ def _read(settings: Settings, config_file: str | None, query: str) -> dict[str, 
             report: dict[str, Any] = msgspec.to_builtins(await usage_json(store, wanted, keys))
         return report
 
+    needs_keys = KEY_GROUP in wanted.by or "key" in wanted.filters
     try:
-        in_store = read_stored(settings) if KEY_GROUP in wanted.by and settings.server.stored_keys else ()
+        in_store = read_stored(settings) if needs_keys and settings.server.stored_keys else ()
         return anyio.run(read, (*settings.client_keys, *in_store))
+    except RemoteProtocolError as error:
+        exit_with(USAGE_ERROR, f"--{error.message}")
     except STORE_ERRORS as error:
         exit_with(FAILURE, f"{reason}; {error}")
 
@@ -199,6 +202,11 @@ def _plain(text: str) -> str:
 
 def _figures(counts: Mapping[str, Any]) -> list[str]:
     cost = counts["cost_usd"]
-    digits = 2 if not cost or cost >= 1 else 4 if cost >= 0.01 else 6
-    money = "no price" if cost is None else f"${cost:,.{digits}f}"
+    money = "no price" if cost is None else money_text(cost)
     return [f"{counts[name]:,}" for name in _SHOWN if name != "cost_usd"] + [money]
+
+
+def money_text(dollars: float) -> str:
+    """Return an amount for a table, small ones with more digits."""
+    digits = 2 if not dollars or dollars >= 1 else 4 if dollars >= 0.01 else 6
+    return f"${dollars:,.{digits}f}"

@@ -20,8 +20,8 @@ from dragoman_server.feed.feed import Feed
 from dragoman_server.platform.shared_directory import shared_directory
 from dragoman_server.upstream.background import BackgroundTaskGroup
 
-# Where workers find the directory. It is not set where there is one.
-DIRECTORY_VARIABLE = "DRAGOMAN_FEED_DIRECTORY"
+# Where workers find the directory. It is not set where there is one. A user's variables begin with DRAGOMAN_.
+DIRECTORY_VARIABLE = "_DRAGOMAN_FEED_DIRECTORY"
 _DIRECTORY_PREFIX = "dragoman-feed-"
 
 # A batch is of MAX_BATCH_BYTES and one event more, and JSON inside of JSON has a backslash before each quote.

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
@@ -177,8 +177,16 @@ def _hour(name: str, text: str, now: float, *, end: bool = False) -> int:
     return max(0, int(-(-seconds // HOUR_S) if end else seconds // HOUR_S))
 
 
-async def usage_json(usage: UsageSource, query: UsageQuery, keys: Iterable[ClientKey]) -> UsageReport:
-    """Return the rows of a query and their sum. keys: all that there are. Raises UsageStoreError."""
+async def usage_json(usage: UsageSource, query: UsageQuery, keys: Collection[ClientKey]) -> UsageReport:
+    """Return the rows of a query and their sum. keys: all that there are.
+
+    Raises UsageStoreError, and RemoteProtocolError for a key that there never was.
+    """
+    key = query.filters.get("key")
+    if key is not None and key not in {each.name for each in keys}:
+        (use,) = await usage.key_uses([key])
+        if not use.requests:
+            raise invalid_parameter("key", "the name of a client key; dragoman keys list has them")
     groups = await _read(usage, query._replace(limit=query.limit + 1), keys)
     total = groups if not query.by else await usage.read(query._replace(by=()))
     shown = groups[: query.limit] if query.by else []

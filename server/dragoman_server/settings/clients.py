@@ -1,6 +1,6 @@
 """Settings of clients: the tables `[[client_keys]]` and `[[groups]]`, which both hold limits, and `[[aws_keys]]`."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,6 +12,11 @@ from dragoman_server.settings.fields import Dollars, Name, SettingKind
 from dragoman_server.settings.patterns import PatternTable
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.upstreams import LOSS_POLICIES, Rate, TokenRate
+
+
+def amount_text(dollars: float) -> str:
+    """Return an amount of money to a millionth of a dollar, without an exponent: 500, 2.5, 0.00001."""
+    return f"{dollars:.6f}".rstrip("0").removesuffix(".")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,10 +117,15 @@ class ClientKey(LimitHolder):
     def holders(self) -> tuple[LimitHolder, ...]:
         return (self,) if self._group is None else (self, self._group)
 
-    def state(self, now: float) -> str:
-        """Return "active", "expired" or "disabled". now: seconds since the epoch."""
+    def state(self, now: float, groups: Collection[str]) -> str:
+        """Return "active", "expired", "disabled", or "no group" if it is refused because its group is none of these.
+
+        now: seconds since the epoch.
+        """
         if self.disabled:
             return "disabled"
+        if self.group is not None and self.group not in groups:
+            return "no group"
         return "expired" if self.expires is not None and self.expires.timestamp() <= now else "active"
 
     def may_use(self, model: str) -> bool:

@@ -54,13 +54,16 @@ def test_a_key_is_printed_once_with_its_hash() -> None:
 def test_a_list_without_keys_says_how_to_make_one() -> None:
     result = run("keys", "list")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "there are no client keys; dragoman keys add NAME --write makes one\n"
+    assert result.stderr.splitlines() == [
+        f"there is no dragoman.toml in {Path.cwd()}: --config or DRAGOMAN_CONFIG names another file",
+        "there are no client keys; dragoman keys add NAME --write makes one",
+    ]
 
 
 def test_keys_are_listed_with_their_limits() -> None:
     more = 'loss_policy = "refuse"\nmay_loosen = true\n'
     limits = 'models = ["fast", "up/*"]\nrequests_per_minute = 60\ntokens_per_minute = 100000\nbudget = 2.5\n'
-    broke = 'budget = 0\nbudget_period = "total"\n'
+    broke = 'budget = 0.00001\nbudget_period = "total"\n'
     prices = '[[prices]]\nmodel = "*"\ninput = 1\noutput = 2\n'
     made = [
         add(name)[1] + text for name, text in (("ci", more), ("web", limits), ("old", broke), ("dev", ""))
@@ -68,12 +71,11 @@ def test_keys_are_listed_with_their_limits() -> None:
     Path("keys.toml").write_text("".join(made) + prices)
     result = run("keys", "list", "--config", "keys.toml", DRAGOMAN_SECRET=SECRET)
     assert result.stdout.splitlines() == [
-        "name  state   requests  tokens  spent  last used (UTC)  settings",
-        "ci    active  -         -       -      -                loss_policy=refuse may_loosen",
-        "web   active  -         -       -      -                models=fast,up/* requests_per_minute=60 "
-        "tokens_per_minute=100000 budget=2.5/month",
-        "old   active  -         -       -      -                budget=0/total",
-        "dev   active  -         -       -      -",
+        "name  state   settings",
+        "ci    active  loss_policy=refuse may_loosen",
+        "web   active  models=fast,up/* requests_per_minute=60 tokens_per_minute=100000 budget=2.5/month",
+        "old   active  budget=0.00001/total",
+        "dev   active",
     ]
     assert "server.admin_key is not set; nothing was counted yet: there is no file" in result.stderr
 
@@ -369,10 +371,13 @@ def test_keys_in_the_account_store_are_changed_by_the_same_commands() -> None:
 
     anyio.run(use, SQLiteUsageStore("usage.db"))
     listed = keys("list").stdout.splitlines()[1:]
-    permissions = "group=team expires=2126-12-31T00:00:00Z requests_per_minute=60"
+    permissions = "expires=2126-12-31T00:00:00Z requests_per_minute=60"
     assert [" ".join(line.split()) for line in listed] == [
-        "filed active 0 0 $0.00 -",
-        f"ci disabled 2 30 $0.25 - {permissions}",
+        "filed - active 0 0 $0.00",
+        f"ci team disabled 2 30 $0.2500 {permissions}",
+        "",
+        "group settings",
+        "team",
     ]
     assert keys("enable", "ci").stdout == "the account store: ci is enabled\n"
     for arguments, words in (

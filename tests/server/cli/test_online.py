@@ -19,6 +19,8 @@ from http_server import DeafServer, Peer, Script, ScriptedServer
 from valkey_server import valkey_server
 from virtual_time import REAL_BACKENDS
 
+from dragoman_server.accounts.stores.operations import WriteKeyTable
+from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
 from dragoman_server.cli.doctor.online import examine_upstreams, online_findings
 from dragoman_server.cli.doctor.upstreams import UpstreamExamination
 from dragoman_server.config.loader import LoadedConfig, load
@@ -447,6 +449,23 @@ async def test_a_store_that_responds(store: str) -> None:
         environ = {f"DRAGOMAN_{store}_STORE": "valkey", f"DRAGOMAN_{store}_STORE_URL": server.url}
         (finding,) = await found("", **environ)
     assert (finding.severity, finding.check) == (CheckSeverity.OK, "store")
+
+
+async def test_stored_keys_whose_group_is_gone() -> None:
+    with valkey_server() as server:
+        store = ValkeyAccountStore(server.url)
+        table = json.dumps({"name": "ci", "hash": "0" * 64, "group": "team"})
+        async with store.running():
+            await store.apply(WriteKeyTable("ci", "", table, "1"))
+        environ = {"STORE": "valkey", "STORE_URL": server.url}
+        more = {"DRAGOMAN_STORED_KEYS": "yes", "DRAGOMAN_SECRET": CANARY * 2}
+        findings = await found(
+            "", **{f"DRAGOMAN_ACCOUNT_{name}": value for name, value in environ.items()}, **more
+        )
+    assert [(each.check, each.subject) for each in findings] == [
+        ("keys", "group team"),
+        ("store", "server.account_store_url"),
+    ]
 
 
 async def test_an_address_of_another_machine() -> None:

@@ -33,7 +33,11 @@ def fill(path: Path) -> None:
             2, cost_usd=1234.5
         ),
     }
-    batch = UsageBatch("1", rows, {"ci": KeyUse(4, 13_028, 0.5, 1_790_000_000.0)}, 0)
+    uses = {
+        "ci": KeyUse(4, 13_028, 0.5, 1_790_000_000.0),
+        "web\x1b[31m": KeyUse(2, 0, 1234.5, 1_780_000_000.0),
+    }
+    batch = UsageBatch("1", rows, uses, 0)
 
     async def write() -> None:
         store = SQLiteUsageStore(str(path))
@@ -62,6 +66,9 @@ def test_the_table_for_people(file: Path) -> None:
         "1 requests are without a price, and not in the cost: docs/usage.md#prices",
     ]
     assert run("usage", "--key", "web\x1b[31m").stdout.splitlines()[1].split() == [*"00000", "$0.00"]
+    result = run("usage", "--key", "cli")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--key must be the name of a client key; dragoman keys list has them" in result.stderr
     result = run("usage", "--by", "day", "--limit", "1", "--since", "4w")
     assert len(result.stdout.splitlines()) == 4
     assert "there are more rows than 1: --limit shows more of them" in result.stderr
@@ -81,14 +88,15 @@ def test_for_spreadsheets_and_for_programs(file: Path) -> None:
 def test_keys_are_listed_with_what_they_have_used(file: Path) -> None:
     Path("dragoman.toml").write_text(
         f'[server]\nsecret = "{"s" * 32}"\n[[client_keys]]\nname = "ci"\nhash = "{"0" * 64}"\nbudget = 1\n'
-        'group = "team"\n[[groups]]\nname = "team"\n'
+        'group = "team"\n[[groups]]\nname = "team"\nmodels = ["up/*"]\n'
         '[[prices]]\nmodel = "*"\ninput = 1\noutput = 1\n'
     )
     result = run("keys", "list")
     assert result.stderr == ""
     assert result.stdout.splitlines()[1].split() == [
-        "ci", "active", "4", "13028", "$0.50", "2026-09-21", "14:13", "group=team", "budget=1/month"
+        "ci", "team", "active", "4", "13028", "$0.5000", "2026-09-21", "14:13", "budget=1/month"
     ]  # fmt: skip
+    assert result.stdout.splitlines()[2:] == ["", "group  settings", "team  models=up/*"]
     by_group = json.loads(run("usage", "--by", "group", "--since", "30d", "--json").stdout)["rows"]
     assert [(each["group"], each["requests"]) for each in by_group] == [("team", 4), ("", 2)]
     (row,) = json.loads(run("keys", "list", "--json").stdout)["keys"]

@@ -12,6 +12,7 @@ from dragoman._wire.json import MAX_DOCUMENT_BYTES
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.cli.config_file import config_lines
 from dragoman_server.config.loader import load
+from dragoman_server.feed.workers import DIRECTORY_VARIABLE
 from dragoman_server.platform.extras import install_command
 from dragoman_server.settings import ClientKey, ServerSettings, UpstreamSettings, settings_of
 from dragoman_server.settings.capabilities import ModelCapabilitySettings
@@ -21,6 +22,10 @@ from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import MAX_BODY_BYTES
 
 # Precedence.
+
+
+def test_the_variable_of_workers_is_none_of_a_users() -> None:
+    assert load(environ={DIRECTORY_VARIABLE: "/tmp/x"}).warnings == ()
 
 
 def test_without_anything_there_are_defaults_and_the_simulator() -> None:

@@ -203,7 +203,7 @@ def test_a_key_is_valid_until_it_ends() -> None:
     keyring = Keyring([ClientKey(name="red", hash=KEYS[0].hash, expires=at(60))], SECRET)
     key = keyring.authenticate(headers_with(KEY), NOW + 59.9)
     assert key is not None
-    assert [key.state(NOW + seconds) for seconds in (59.9, 60)] == ["active", "expired"]
+    assert [key.state(NOW + seconds, ()) for seconds in (59.9, 60)] == ["active", "expired"]
     with pytest.raises(RequestRefused):
         keyring.authenticate(headers_with(KEY), NOW + 60)
 

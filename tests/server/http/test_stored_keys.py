@@ -246,7 +246,7 @@ async def test_a_key_that_was_made_is_shown_whatever_the_stores_do_next(
             assert await status_of(app, made["key"]) == 200
 
 
-async def test_a_group_that_a_reload_has_removed_closes_its_keys() -> None:
+async def test_a_group_that_a_reload_has_removed_closes_its_keys(caplog: pytest.LogCaptureFixture) -> None:
     app = app_of(MemoryAccountStore())
     async with app.lifespan():
         key = (await admin(app, "POST", "", {"name": "ci", "group": "team"}, 201))["key"]
@@ -254,6 +254,20 @@ async def test_a_group_that_a_reload_has_removed_closes_its_keys() -> None:
         client = await call(app, PATHS[CHAT], request_body(CHAT), "POST", {"x-api-key": key})
         assert client.status == 401
         assert "there is no group team, which the client key ci is in" in client.error["message"]
+        assert (
+            "group team: is not configured, so its client keys in the account store are refused: ci"
+            in caplog.text
+        )
+        assert [each["state"] for each in (await admin(app, "GET", ""))["keys"]] == ["active", "no group"]
+        for errors, subjects in (((), ["group team"]), (("wrong",), [])):
+
+            async def reloaded(errors: tuple[str, ...] = errors) -> ReloadResult:
+                return ReloadResult(errors)
+
+            app.reloader = reloaded
+            result = await app.reload_configuration()
+            assert result is not None
+            assert [each.partition(":")[0] for each in result.warnings] == subjects
         assert (await admin(app, "POST", "/ci/disable"))["state"] == "disabled"
 
 

@@ -215,6 +215,23 @@ def _other_maker(name: str, path: Path) -> str | None:
     return file_format.other_maker(str(path))
 
 
+def _keys(loaded: LoadedConfig) -> Iterator[CheckFinding]:
+    """Yield what has requests with client keys refused: also with those in the file of a store."""
+    settings = loaded.settings
+    if not (settings.groups or settings.needs_keys):
+        return
+    # They take a while to import.
+    from dragoman_server.accounts.key_findings import key_findings
+    from dragoman_server.cli.keys.store import STORE_ERRORS, read_stored
+
+    path, keys = settings.server.account_store_path, [*settings.client_keys]
+    is_file = settings.server.account_store == "sqlite" and path is not None and Path(path).is_file()
+    if settings.server.stored_keys and is_file:
+        with suppress(*STORE_ERRORS):  # _store_files() says what is wrong with it
+            keys += read_stored(settings)
+    yield from key_findings(settings, keys)
+
+
 def _proxies(loaded: LoadedConfig) -> Iterator[CheckFinding]:
     """Yield the proxy by which each upstream is reached."""
     in_environment = bool(urllib.request.getproxies())
@@ -255,6 +272,7 @@ OFFLINE_CHECKS: tuple[Callable[[LoadedConfig], Iterator[CheckFinding]], ...] = (
     _startup,
     _file_modes,
     _store_files,
+    _keys,
     _proxies,
     _grammars,
     _clouds,

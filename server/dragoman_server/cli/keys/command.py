@@ -28,10 +28,10 @@ from dragoman_server.cli.options import (
     load_or_exit,
     setting_option,
 )
-from dragoman_server.cli.usage import server_of, with_usage_file
+from dragoman_server.cli.usage import money_text, server_of, with_usage_file
 from dragoman_server.config.loader import DEFAULT_FILE, LoadedConfig, load
 from dragoman_server.config.show import toml_text
-from dragoman_server.settings import ClientKey, Settings
+from dragoman_server.settings import ClientKey, LimitHolder, Settings
 from dragoman_server.settings.client_keys import (
     NOT_CHOSEN,
     SETTINGS,
@@ -42,6 +42,7 @@ from dragoman_server.settings.client_keys import (
     table_of,
     time_text,
 )
+from dragoman_server.settings.clients import amount_text
 from dragoman_server.settings.problems import ConfigError
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import ENV_PREFIX
@@ -98,7 +99,7 @@ def add_key(
     """
     if write:
         _lock(config_file)
-    loaded = load_or_exit(config_file, UNBOUND)
+    loaded = load_or_exit(config_file, UNBOUND, of_gateway=True)
     secret, now = _secret_of(loaded.settings), datetime.now(UTC)
     if any(key.name == name for key in loaded.settings.client_keys):
         exit_with(USAGE_ERROR, f"there is already a key named {name!a}")
@@ -131,7 +132,7 @@ def list_keys(config_file: str | None, as_json: bool) -> None:
     What it has used is requested from the running gateway if server.admin_key is set, or else read from the usage
     store.
     """
-    loaded = with_usage_file(load_or_exit(config_file, UNBOUND))
+    loaded = with_usage_file(load_or_exit(config_file, UNBOUND, of_gateway=True))
     keys = list(loaded.settings.client_keys)
     if loaded.settings.server.stored_keys:
         from dragoman_server.cli.keys.store import STORE_ERRORS, read_stored
@@ -141,17 +142,17 @@ def list_keys(config_file: str | None, as_json: bool) -> None:
         except STORE_ERRORS as error:
             exit_with(FAILURE, f"the keys in the account store are not known: {error}")
     found, problem = _used(loaded.settings, keys, config_file)
-    used = {row["name"]: row for row in found or ()}
-    now = datetime.now(UTC).timestamp()
-    rows = []
-    for key in keys:
-        row = {"name": key.name, "state": key.state(now), "settings": list(_permissions(key))}
-        known = {name: value for name, value in used.get(key.name, {}).items() if name in _USAGE}
-        rows.append({**row, **known})
+    used_by = {name: {row["name"]: row for row in rows} for name, rows in found.items()}
+    now, groups = datetime.now(UTC).timestamp(), loaded.settings.groups_by_name
+    rows = [
+        {"name": key.name, "group": key.group, "state": key.state(now, groups), **_row(key, used_by["keys"])}
+        for key in keys
+    ]
+    of_groups = [{"name": name, **_row(group, used_by["groups"])} for name, group in groups.items()]
     if as_json:
-        click.echo(json.dumps({"keys": rows}, indent=2))
+        click.echo(json.dumps({"keys": rows, "groups": of_groups}, indent=2))
     else:
-        for line in _table(rows):
+        for line in [*_table("name", rows), *([""] if of_groups else []), *_table("group", of_groups)]:
             click.echo(line)
     if not rows:
         click.echo("there are no client keys; dragoman keys add NAME --write makes one", err=True)
@@ -312,7 +313,7 @@ def _lock(config_file: str | None) -> None:
 def _find(name: str, config_file: str | None) -> tuple[LoadedConfig, ClientKey | None]:
     """Return the configuration and the key in it that will be changed. None: the key may be in the account store."""
     _lock(config_file)
-    loaded = load_or_exit(config_file, UNBOUND)
+    loaded = load_or_exit(config_file, UNBOUND, of_gateway=True)
     keys = {key.name: key for key in loaded.settings.client_keys}
     if name not in keys and not loaded.settings.server.stored_keys:
         exit_with(USAGE_ERROR, f"there is no key named {name!a}; there are {', '.join(keys) or 'none'}")
@@ -369,18 +370,39 @@ def _user() -> str:
 
 # The list.
 
-_NOT_LISTED = ("name", "hash", "previous_hash", "budget_period", "disabled")
+_NOT_LISTED = ("name", "group", "hash", "previous_hash", "budget_period", "disabled")
 _USAGE = ("requests", "tokens", "cost_usd", "last_used", "budget_spent", "budget_left")
 
 
-def _permissions(key: ClientKey) -> Iterator[str]:
-    """Yield the settings of a key except for its hashes: `name=value`, or `name` for a switch that is on."""
+# The columns of the table for people: the member, its heading, and its text.
+_COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("name", "name", str),
+    ("group", "group", str),
+    ("state", "state", str),
+    ("requests", "requests", str),
+    ("tokens", "tokens", str),
+    ("cost_usd", "cost", money_text),
+    ("budget_spent", "budget spent", money_text),
+    ("last_used", "last used (UTC)", lambda time: time[:16].replace("T", " ")),
+    ("settings", "settings", " ".join),
+)
+
+
+def _row(holder: LimitHolder, used: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the settings of a key or a group, and what it has used as far as that is known."""
+    known = used.get(holder.name, {})
+    counts = {name: known[name] for name in _USAGE if name in known}
+    return {"settings": list(_permissions(holder)), **counts}
+
+
+def _permissions(key: LimitHolder) -> Iterator[str]:
+    """Yield the settings except for hashes: `name=value`, or `name` for a switch that is on."""
     for name in SETTINGS:
-        value = getattr(key, name)
+        value = getattr(key, name, None)
         if name in _NOT_LISTED or value is None or value is False or value == ():
             continue
         if name == "budget":
-            yield f"budget={value:g}/{key.budget_period}"
+            yield f"budget={amount_text(value)}/{key.budget_period}"
         elif isinstance(value, datetime):
             yield f"{name}={toml_text(value)}"
         else:
@@ -388,28 +410,26 @@ def _permissions(key: ClientKey) -> Iterator[str]:
             yield name if value is True else f"{name}={text}"
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    lines = [("name", "state", "requests", "tokens", "spent", "last used (UTC)", "settings")] if rows else []
-    for row in rows:
-        spent = row.get("cost_usd")
-        counts = [str(row.get(name, "-")) for name in ("requests", "tokens")]
-        money = "-" if spent is None else f"${spent:.2f}"
-        last = row.get("last_used")
-        used = "-" if last is None else f"{last[:16].replace('T', ' ')}"
-        lines.append((row["name"], row["state"], *counts, money, used, " ".join(row["settings"])))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+def _table(title: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield lines with the columns that some row has. title: of the first one."""
+    columns = [
+        (heading, [show(row[name]) if row.get(name) is not None else "-" for row in rows])
+        for name, heading, show in _COLUMNS
+        if any(row.get(name) is not None for row in rows)
+    ]
+    widths = [max(map(len, [heading, *cells])) for heading, cells in columns]
+    lines = zip(*([heading.replace("name", title), *cells] for heading, cells in columns), strict=True)
     for line in lines:
         yield "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
 
 
 def _used(
     settings: Settings, keys: list[ClientKey], config_file: str | None
-) -> tuple[list[dict[str, Any]] | None, str]:
-    """Return what keys have used, as /admin/keys does, or None and the reason why that is not known."""
+) -> tuple[Mapping[str, list[dict[str, Any]]], str]:
+    """Return what keys and groups have used, as /admin/keys does, or the reason why that is not known."""
     server = server_of(settings, config_file)
     try:
-        rows: list[dict[str, Any]] = admin_request(server, "GET", "keys")["keys"]
-        return rows, ""
+        return admin_request(server, "GET", "keys"), ""
     except AdminUnavailable as error:
         reason = str(error)
     from dragoman_server.cli.keys.store import STORE_ERRORS, read_used
@@ -417,4 +437,4 @@ def _used(
     try:
         return read_used(settings, keys), ""
     except STORE_ERRORS as error:
-        return None, f"{reason}; {error}"
+        return {"keys": [], "groups": []}, f"{reason}; {error}"

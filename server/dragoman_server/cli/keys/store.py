@@ -13,6 +13,7 @@ from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError
 from dragoman_server.cli.usage import UsageUnavailable, stored_usage
 from dragoman_server.gateway import make_account_store
 from dragoman_server.http.admin.keys import keys_json
+from dragoman_server.http.usage import limits_of
 from dragoman_server.settings import ClientKey, Settings
 from dragoman_server.usage.stores.base import UsageStoreError
 
@@ -40,20 +41,22 @@ def read_stored(settings: Settings) -> list[ClientKey]:
     return _with_store(settings, read)
 
 
-def read_used(settings: Settings, keys: list[ClientKey]) -> list[dict[str, Any]]:
-    """Return the rows of /admin/keys for these keys. Raises STORE_ERRORS."""
+def read_used(settings: Settings, keys: list[ClientKey]) -> dict[str, list[dict[str, Any]]]:
+    """Return what /admin/keys does for these keys. Raises STORE_ERRORS."""
     usage = stored_usage(settings.server)
 
-    async def read(store: AccountStore) -> list[dict[str, Any]]:
+    async def read(store: AccountStore) -> dict[str, list[dict[str, Any]]]:
         async with usage.running():
             limits = ClientLimits(settings, store)
             found = await keys_json(settings, keys, usage, limits, time.time())
-        return [msgspec.structs.asdict(key) for key in found]
+        rows = [msgspec.structs.asdict(key) for key in found]
+        return {"keys": rows, "groups": await limits_of(settings.groups, limits)}
 
-    rows = _with_store(settings, read)
+    used = _with_store(settings, read)
     if settings.server.account_store == "memory":  # of the gateway, which counts budgets there
-        rows = [{**row, "budget_spent": None, "budget_left": None} for row in rows]
-    return rows
+        unknown = {"budget_spent": None, "budget_left": None}
+        used = {name: [{**row, **unknown} for row in rows] for name, rows in used.items()}
+    return used
 
 
 def _with_store(settings: Settings, use: Callable[[AccountStore], Awaitable[_T]]) -> _T:

@@ -1,7 +1,7 @@
 """Client keys: their list, what they have used, and changes of those that are kept in the account store."""
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -30,7 +30,7 @@ from dragoman_server.settings import ClientKey, Settings
 from dragoman_server.settings.client_keys import NOT_CHOSEN, SETTINGS, WHEN, public_table
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.values import NAME, InvalidValue
-from dragoman_server.usage.stores.base import KeyUse, UsageStoreError
+from dragoman_server.usage.stores.base import UsageStoreError
 
 # A key with some thousand names of models.
 MAX_BODY_BYTES = 64 * 1024
@@ -97,7 +97,7 @@ class ChangedKey(msgspec.Struct):
     """A key that was made or changed, with its settings or, if the usage store responds, all members of KeyState."""
 
     name: str
-    state: Literal["active", "disabled", "expired", "revoked"]
+    state: Literal["active", "disabled", "expired", "no group", "revoked"]
     key: Annotated[str, Meta(description="the key itself; this is the only response with it")] | UnsetType = (
         UNSET
     )
@@ -191,7 +191,7 @@ def key_routes(gateway: Gateway) -> Sequence[BaseRoute]:
         state: JSONObject = {"name": name, "state": "revoked"}
         if key is not None:
             # The change is made: its response does not depend on the key's usage.
-            state = {**table, "name": name, "state": key.state(time.time())}
+            state = {**table, "name": name, "state": key.state(time.time(), settings.groups_by_name)}
             with suppress(HTTPException):
                 [known] = await states_of([key])
                 state = msgspec.structs.asdict(known)
@@ -249,24 +249,18 @@ async def keys_json(
     uses = await usage.key_uses([key.name for key in keys])
     in_file = {key.name for key in settings.client_keys}
     return [
-        _key_json(key, use, each, now, "file" if key.name in in_file else "store")
+        KeyState(
+            **each,
+            **msgspec.structs.asdict(key_total(use)),
+            group=key.group,
+            state=key.state(now, settings.groups_by_name),
+            expires=_end_text(key.expires),
+            previous_expires=_end_text(key.previous_expires),
+            last_used=time_text(use.last_used) if use.last_used else None,
+            source="file" if key.name in in_file else "store",
+        )
         for key, use, each in zip(keys, uses, await limits_of(keys, limits), strict=True)
     ]
-
-
-def _key_json(
-    key: ClientKey, use: KeyUse, limits: Mapping[str, Any], now: float, source: Literal["file", "store"]
-) -> KeyState:
-    return KeyState(
-        **limits,
-        **msgspec.structs.asdict(key_total(use)),
-        group=key.group,
-        state=key.state(now),
-        expires=_end_text(key.expires),
-        previous_expires=_end_text(key.previous_expires),
-        last_used=time_text(use.last_used) if use.last_used else None,
-        source=source,
-    )
 
 
 def _end_text(end: datetime | None) -> str | None:

@@ -101,7 +101,10 @@ def recording_routes(gateway: Gateway) -> Sequence[BaseRoute]:
         id = request.path_params["id"]
         found = await in_thread(lambda path: recording_path(path, id))
         if found is None:
-            raise HTTPException(404, f"there is no recording {id[:100]!a}; GET {_PATH} lists them")
+            raise HTTPException(
+                404,
+                f"there is no recording {id[:100]!a}; GET {_PATH} lists them, and the log has a line for each request",
+            )
         return found
 
     async def send_recording(request: Request) -> Response:
