@@ -335,6 +335,7 @@ async def test_a_wrong_question_is_answered_with_what_is_wrong() -> None:
             status, found = await admin(f"/admin/usage?{query}", gateway)
             assert status == 400
             assert message in found["error"]["message"], query
+            assert found["error"]["param"] == query.partition("=")[0]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from dragoman import RemoteProtocolError
 from dragoman_server.accounts.stored_keys import all_keys
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.replies import respond
@@ -28,8 +27,6 @@ def usage_routes(gateway: Gateway) -> Sequence[BaseRoute]:
             query = usage_query(request.url.query, time.time())
             keys = all_keys(gateway.settings, gateway.stored_keys)
             return respond(gateway, request, await usage_json(gateway.usage, query, keys))
-        except RemoteProtocolError as error:
-            raise HTTPException(400, error.message) from None
         except UsageStoreError:
             raise HTTPException(503, UNREADABLE) from None
 
