@@ -143,6 +143,14 @@ def banner_of(lines: list[str]) -> list[str]:
     return [*(line for line in shown if line), listens]
 
 
+def test_the_banner_says_how_a_key_is_made_with_another_file() -> None:
+    file = Path("my team.toml")
+    store = 'account_store = "sqlite"\naccount_store_path = "a.db"\nstored_keys = true\n'
+    file.write_text(f'[server]\nsecret = "{"s" * 32}"\n{store}')
+    shown = [click.unstyle(line) for line in banner(load(environ={}, path=str(file)), LISTENING, "1.2.3")]
+    assert "YOUR_KEY  dragoman keys add NAME --store --config 'my team.toml'" in shown
+
+
 @pytest.mark.promise("S3")
 def test_the_banner() -> None:
     rows.check(Path(__file__).with_name("banner.txt"), banner_of)

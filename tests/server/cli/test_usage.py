@@ -68,7 +68,10 @@ def test_the_table_for_people(file: Path) -> None:
     assert run("usage", "--key", "web\x1b[31m").stdout.splitlines()[1].split() == [*"00000", "$0.00"]
     result = run("usage", "--key", "cli")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "--key must be the name of a client key; dragoman keys list has them" in result.stderr
+    assert result.stderr.splitlines() == [
+        f"there is no dragoman.toml in {Path.cwd()}: --config or DRAGOMAN_CONFIG names another file",
+        "dragoman: --key must be the name of a client key; dragoman keys list has them",
+    ]
     result = run("usage", "--by", "day", "--limit", "1", "--since", "4w")
     assert len(result.stdout.splitlines()) == 4
     assert "there are more rows than 1: --limit shows more of them" in result.stderr
