@@ -369,6 +369,7 @@ class Planner:
         )
         if self.change is not None:
             plan = self.change(plan)
+        plan.losses.enforce(self._policy(to))  # with those that only the gateway knows
         if DECISIONS.isEnabledFor(logging.DEBUG):
             self._log_plan(plan)
         return plan
@@ -376,7 +377,7 @@ class Planner:
     def _headers(
         self, to: Destination, translated: dragoman.TranslatedRequest, *, stream: bool
     ) -> HeaderList:
-        """Return the headers of the upstream request, with the betas that it has. Raises RequestRefused."""
+        """Return the headers of the upstream request, with the betas that it has."""
         headers = upstream_request_headers(
             to.settings, to.upstream, self.client, self.headers, stream=stream, needed=translated.headers
         )
@@ -384,7 +385,6 @@ class Planner:
             left_out = self.refused_members.get(to.settings.name, to.upstream_model, self.now)
             lists, door = to.upstream.list_headers, door_of(to.settings)
             headers = fit_betas(headers, lists, to.settings, door, left_out, translated.losses)
-            translated.losses.enforce(self._policy(to))
         return headers
 
     def learn_refused_member(self, plan: Plan, error: dragoman.WireError) -> bool:
