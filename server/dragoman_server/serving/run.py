@@ -242,6 +242,7 @@ class _Worker:
     stop_begun: anyio.Event = field(default_factory=anyio.Event)
     stopping: anyio.Event = field(default_factory=anyio.Event)
     requests: set[anyio.CancelScope] = field(default_factory=set)
+    requests_cancelled: bool = False
     connections: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     context: WorkerContext | None = None
     reloader: ConfigReloader | None = None
@@ -342,6 +343,8 @@ class _Worker:
                     # As for an open request, until the same deadline, or a second signal.
                     with anyio.CancelScope() as scope:
                         self.requests.add(scope)
+                        if self.requests_cancelled:
+                            scope.cancel()
                         await self.app.drained()
                     self.requests.discard(scope)
 
@@ -364,6 +367,7 @@ class _Worker:
                 self._stop("the supervisor has ended")
 
     def _cancel_requests(self) -> None:
+        self.requests_cancelled = True
         if self.requests:
             _log.warning("requests cancelled because they were still open: %d", len(self.requests))
         for cancel_scope in tuple(self.requests):

@@ -342,6 +342,33 @@ async def test_options_that_have_no_effect_are_a_loss(upstream: str, options: di
         client = await up.call(PATH, request(upstream, stream=False, background_options=options))
         lost = "/background_options" in client.headers.get("dragoman-loss", "")
         assert lost == (options not in ({}, {"completion_window": "soonest"}))
+    async with gateway(**ON, loss_policy="refuse") as up:
+        client = await up.call(PATH, request(upstream, stream=False, background_options=options))
+        assert client.status == (400 if lost else 200)
+        assert (b'"lossy_translation"' in client.body) == lost
+
+
+async def test_nothing_follows_an_end_that_is_stored_at_the_second_attempt(store: CountedStore) -> None:
+    now = int(time.time())
+    body = {"id": "resp_1", "status": "in_progress", "output": [], "previous_response_id": None}
+    opened = StoredResponse("resp_1", "", now, b"{}", (), (), now + 10.0)
+    await store.open(opened)
+    writer = STORED_EVENTS({}, 0)
+    made = background.BackgroundResponse(store, opened, body, writer, streams=True, limit_s=60, holder=None)
+    end = {"type": "response.completed", "response": {**body, "status": "completed"}}
+
+    async def serve() -> None:
+        await made.write(b"data: %b\n\n" % json.dumps(end).encode())
+        await anyio.sleep(0.1)
+        assert store.closes == 1
+        await made.end(b"data: {}\n\n")
+        await anyio.sleep(1)
+
+    await made.run(serve)
+    page = await store.read_events(opened.key, -1, now)
+    assert page is not None
+    assert [event["type"] for event in frames(page.events.data)] == ["response.completed"]
+    assert store.closes == 2
 
 
 async def test_only_so_many_are_made_at_once() -> None:

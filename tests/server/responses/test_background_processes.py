@@ -140,6 +140,19 @@ def test_a_stop_waits_and_then_fails_what_is_made(gateways: list[Gateway], simul
     simulator.settled()
 
 
+def test_a_second_stop_waits_for_nothing(gateways: list[Gateway], simulator: Simulator) -> None:
+    stopped, other = gateways
+    id = stopped.begin(300)
+    begun = time.monotonic()
+    stopped.signal(signal.SIGTERM)
+    stopped.wait_for_line("SIGTERM")
+    stopped.signal(signal.SIGTERM)
+    stopped.wait()
+    assert time.monotonic() - begun < DRAIN_S - 1
+    assert other.call("GET", f"{PATH}/{id}")["status"] == "failed"
+    simulator.settled()
+
+
 def test_any_gateway_cancels_within_a_quarter_of_a_second(
     gateways: list[Gateway], simulator: Simulator
 ) -> None:
