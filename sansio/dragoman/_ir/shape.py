@@ -238,14 +238,14 @@ def note_unread(
                 if row is not None and member:  # nothing is lost with an empty value
                     note_unread(member, row, path, ledger, (*inside, key))
             elif not counts or has_content(member):
-                place = _pointer(path, (*inside, key))
+                place = pointer(path, (*inside, key))
                 ledger.add(LossCode.UNKNOWN_FIELD, place, "not a field of this protocol version")
     elif type(shape) is str:
         if has_content(value):
-            ledger.dropped(_pointer(path, inside), shape)
+            ledger.dropped(pointer(path, inside), shape)
     elif isinstance(shape, DroppedUnless):
         if has_content(value, shape.ignorable):
-            ledger.dropped(_pointer(path, inside), shape.reason)
+            ledger.dropped(pointer(path, inside), shape.reason)
     elif type(shape) is list and type(value) is list:
         for index, item in enumerate(value):
             note_unread(item, shape[0], path, ledger, (*inside, index))
@@ -254,7 +254,8 @@ def note_unread(
         note_unread(value, shape.shapes.get(name) if type(name) is str else None, path, ledger, inside)
 
 
-def _pointer(path: str, inside: tuple[str | int, ...]) -> str:
+def pointer(path: str, inside: tuple[str | int, ...]) -> str:
+    """Return the JSON Pointer to what is inside of the value at a path."""
     for key in inside:
         path = child(path, key)
     return path

@@ -46,6 +46,7 @@ from dragoman.protocols.gemini.shapes import (
 from dragoman.protocols.gemini.tables import (
     DATA_MEMBERS,
     DETAILS,
+    DUMMY_SIGNATURE,
     NAME,
     PLACEHOLDERS,
     ROLES,
@@ -151,24 +152,32 @@ class ConversationReader(msgspec.Struct):
                 raise wrong_type(at, "a part", part)
             if len(part) == 1 and type(text := part.get("text")) is str:
                 texts.append(Text(text, None, None, at, native=part))  # as most are
-            else:
-                if not part.keys() <= _PLAIN_PART:
-                    rename(part)
-                _add(self._part(part, at), read, texts)
+                continue
+            signature = part.get(SIGNATURE)
+            found = self._usual(part, at) if len(part) == 1 + (signature is not None) else None
+            if (
+                found is not None
+                and not self._thoughts
+                and (signature is None or signature == DUMMY_SIGNATURE)
+            ):
+                if texts:
+                    read += texts
+                    texts.clear()
+                read.append(found)
+                continue
+            if not part.keys() <= _PLAIN_PART:
+                rename(part)
+            _add(self._part(part, at, found), read, texts)
         if self._thoughts:
             texts += self._thoughts
             self._thoughts = []
         message = Message(role, (*read, *texts), path, native=content, shape=shape)
         return message if self._is_native else changed(message)
 
-    def _part(self, part: JSONObject, path: str) -> Sequence[Part]:
-        """Return the parts for one: reasoning that its signature carries, and the part itself."""
-        kind = None
-        for name in DATA_MEMBERS:
-            if part.get(name) is not None:
-                kind = name
-                break
+    def _part(self, part: JSONObject, path: str, found: Part | None) -> Sequence[Part]:
+        """Return the parts for one: reasoning that its signature carries, and the part itself, if not yet `found`."""
         signature = part.get(SIGNATURE)
+        kind = next((name for name in DATA_MEMBERS if part.get(name) is not None), None)
         signed = self._signatures(part, kind, path) if signature or self._thoughts else ()
         if kind is None:
             unknown = next((name for name in part if name not in TEXT_SHAPE), None)
@@ -177,8 +186,8 @@ class ConversationReader(msgspec.Struct):
                     self._repair(path, "a part without data was left out: it is refused")
                 return signed
             return (*signed, OpaquePart(NAME, unknown, part, path))
-        read = _READERS.get(kind)
-        found = None if read is None else read(self, part, path)
+        if found is None and kind in _READERS:
+            found = _READERS[kind](self, part, path)
         if found is None:
             return (*signed, OpaquePart(NAME, kind, part, path, _render(kind, part[kind])))
         if type(found) is Reasoning:
@@ -193,6 +202,24 @@ class ConversationReader(msgspec.Struct):
             elif type(found) is Text:
                 return (found, *signed)
         return (*signed, found)
+
+    def _usual(self, part: JSONObject, path: str) -> Part | None:
+        """Return a call or a result with an id, a name, its data and nothing else, as nearly all; None for others."""
+        call = part.get("functionCall")
+        value = part.get("functionResponse") if call is None else call
+        if type(value) is not dict or len(value) != 3:
+            return None
+        call_id, name = value.get("id"), value.get("name")
+        data = value.get("response" if call is None else "args")
+        if type(call_id) is not str or type(name) is not str or type(data) is not dict:
+            return None
+        if call is not None:
+            self._note_call(call_id, name)
+            return ToolCall(call_id, name, encode_text(data), path=path, native=part)
+        text, failed = _result_text(data)
+        texts = (Text(text, path=f"{path}/functionResponse/response"),) if text else ()
+        answered = self._calls.answered(call_id, name)
+        return ToolResult(answered, texts, is_error=failed, path=path, native=part)
 
     def _signatures(self, part: JSONObject, kind: str | None, path: str) -> tuple[Part, ...]:
         """Return what a part's signature carries, as reasoning. Thoughts before it are the text of the first."""
@@ -228,42 +255,35 @@ class ConversationReader(msgspec.Struct):
         return Text(text, path=path, native=part, shape=TEXT_SHAPE)
 
     def _call(self, part: JSONObject, path: str) -> Part:
-        call = CHECKS.required(part, "functionCall", path, OBJECT)
-        call_id, name, arguments = call.get("id"), call.get("name"), call.get("args")
-        shape = None
-        if not _is_usual(part, call, arguments):
-            shape, at = CALL_SHAPE, f"{path}/functionCall"
-            rename(call)
-            name = CHECKS.required(call, "name", at, STRING)
-            arguments = CHECKS.optional(call, "args", at, OBJECT) or {}
-            call_id = CHECKS.optional(call, "id", at, STRING)
-        text = encode_text(arguments)
+        call, at = CHECKS.required(part, "functionCall", path, OBJECT), f"{path}/functionCall"
+        rename(call)
+        name = CHECKS.required(call, "name", at, STRING)
+        text = encode_text(CHECKS.object(call, "args", at))
+        call_id = CHECKS.optional(call, "id", at, STRING) or _made_id(path, name, text)
+        self._note_call(call_id, name)
+        return ToolCall(call_id, name, text, path=path, native=part, shape=CALL_SHAPE)
+
+    def _note_call(self, call_id: str, name: str) -> None:
         if not self._has_calls:
             self._calls, self._has_calls = _Calls(), True
-        call_id = call_id or _made_id(path, name, text)
         self._calls.new.append((call_id, name))
-        return ToolCall(call_id, name, text, path=path, native=part, shape=shape)
 
     def _result(self, part: JSONObject, path: str) -> Part:
-        result = CHECKS.required(part, "functionResponse", path, OBJECT)
-        call_id, name, response = result.get("id"), result.get("name"), result.get("response")
-        shape, at = None, f"{path}/functionResponse"
-        if not _is_usual(part, result, response):
-            shape = RESULT_SHAPE
-            rename(result)
-            name = CHECKS.optional(result, "name", at, STRING) or ""
-            call_id = CHECKS.optional(result, "id", at, STRING)
-            response = CHECKS.optional(result, "response", at, OBJECT) or {}
-        call_id = self._calls.answered(call_id, name)
-        text, failed = _result_text(response)
+        result, at = CHECKS.required(part, "functionResponse", path, OBJECT), f"{path}/functionResponse"
+        rename(result)
+        name = CHECKS.optional(result, "name", at, STRING) or ""
+        call_id = self._calls.answered(CHECKS.optional(result, "id", at, STRING), name)
+        text, failed = _result_text(CHECKS.object(result, "response", at))
         content: list[Text | Media | OpaquePart] = [Text(text, path=f"{at}/response")] if text else []
-        for index, inner in enumerate(CHECKS.objects(result, "parts", at) if "parts" in result else ()):
+        for index, inner in enumerate(CHECKS.objects(result, "parts", at)):
             media = self._media(inner, f"{at}/parts/{index}")
             if not isinstance(media, Media):
                 kind = next(iter(inner), "part")
                 media = OpaquePart(NAME, kind, inner, f"{at}/parts/{index}", _render(kind, inner.get(kind)))
             content.append(media)
-        return ToolResult(call_id, tuple(content), is_error=failed, path=path, native=part, shape=shape)
+        return ToolResult(
+            call_id, tuple(content), is_error=failed, path=path, native=part, shape=RESULT_SHAPE
+        )
 
     def _media(self, part: JSONObject, path: str) -> Part | None:
         read_settings(part, MEDIA_SHAPE, wrong_type, path)  # checks the types
@@ -333,16 +353,6 @@ def _add(parts: Sequence[Part], read: list[Part], texts: list[Part]) -> None:
             read += texts
             texts.clear()
         read.append(part)
-
-
-def _is_usual(part: JSONObject, value: JSONObject, data: JSON) -> bool:
-    """True for a call or a result with an id, a name, its data and nothing else, as nearly all are."""
-    return (
-        len(value) == 3
-        and type(value.get("id")) is type(value.get("name")) is str
-        and type(data) is dict
-        and len(part) == 1 + (SIGNATURE in part)
-    )
 
 
 def _made_id(path: str, name: str, text: str) -> str:

@@ -64,14 +64,18 @@ class ContentsWriter(msgspec.Struct):
                 self._names[part.call_id] = part.name
             if kept is not None:
                 continue
-            if type(part) is Text and role != self._open and not self._native and part.citations is None:
-                if part.text:  # a shortcut, as nearly all begin: no signature waits for it
-                    self._start(role)
-                    self._signed.parts.append({"text": part.text})
-            elif type(part) is Reasoning:
+            if type(part) is Reasoning:
                 self._add_reasoning(part, role)
-            else:
+            elif self._native:
                 for written in self._parts(part, role):
+                    self._append(role, written)
+            elif type(part) is Text and part.citations is None:
+                if part.text:
+                    self._append(role, {"text": part.text})
+            elif type(part) is ToolCall and role == "model":
+                self._append(role, self._call(part))
+            else:
+                for written in self._new_parts(part, role):
                     self._append(role, written)
         if self._native and message.before is not None and before < len(self.contents):
             self.contents[-1] = {**message.before, **self.contents[-1]}
@@ -122,7 +126,7 @@ class ContentsWriter(msgspec.Struct):
     def _append(self, role: str, part: JSONObject) -> None:
         if role != self._open:
             self._start(role)
-        elif "functionResponse" not in part and self._ends_with_result():
+        elif role == "user" and "functionResponse" not in part and self._ends_with_result():
             if self._media:
                 self._add_media()
             else:
@@ -142,7 +146,8 @@ class ContentsWriter(msgspec.Struct):
         return bool(parts) and "functionResponse" in parts[-1]
 
     def _start(self, role: str) -> None:
-        self._close()
+        if self._open:
+            self._close()
         self._open = role
         self.contents.append({"role": role, "parts": self._signed.parts})
 
@@ -204,6 +209,9 @@ class ContentsWriter(msgspec.Struct):
         texts: list[str] = []
         media: list[JSONObject] = []
         for inner in part.parts:
+            if type(inner) is Text and inner.citations is None:
+                texts.append(inner.text)
+                continue
             for written in self._new_parts(inner, "result"):
                 if "text" in written:
                     texts.append(written["text"])
@@ -216,7 +224,8 @@ class ContentsWriter(msgspec.Struct):
         result["name"] = self._names.get(part.call_id, part.call_id)
         # "use "output" key to specify function output and "error" key to specify error details" (google-genai 3.4.0).
         # It is an object, never a list or a text (vscode-copilot-chat#2745, read 2026-11-22).
-        result["response"] = {"error" if part.is_error else "output": "\n\n".join(texts)}
+        text = texts[0] if len(texts) == 1 else "\n\n".join(filter(None, texts))
+        result["response"] = {"error" if part.is_error else "output": text}
         if media:
             result["parts"] = media
         return {"functionResponse": result}

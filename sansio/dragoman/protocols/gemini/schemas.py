@@ -16,22 +16,32 @@ from dragoman._wire.json import JSON, JSONObject, encode, encode_text, objects_i
 from dragoman._wire.json_schema import referenced
 from dragoman.protocols.gemini.shapes import by_snake_case
 
-# Receives each change of a schema: its JSON Pointer and a sentence.
-SchemaNote = Callable[[str, str], None]
+# Receives each change of a schema: its place in it and a sentence.
+SchemaNote = Callable[[tuple[str | int, ...], str], None]
 
 _TYPES = frozenset(("string", "number", "integer", "boolean", "array", "object", "null"))
-# Keywords with a list of schemas, with schemas by names, and with one.
-_LISTS = frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))
-_MAPS = frozenset(("properties", "$defs", "definitions", "patternProperties"))
-_SINGLE = frozenset(("items", "additionalProperties", "not"))
-# Those that the vendor's Schema may spell with underscores.
-_KNOWN = _LISTS | _MAPS | _SINGLE | {"propertyOrdering", "minItems", "maxItems", "minLength", "maxLength"}
-_KNOWN |= {"minProperties", "maxProperties"}
-# Fields of the vendor's Schema with another name (google-genai 3.4.0).
-_NAMES = {"defs": "$defs", "ref": "$ref", **by_snake_case(_KNOWN)}
+# Keywords that are converted: into one schema, a list of them, schemas by names, a number, which may be a text.
+_FORMS = {
+    **dict.fromkeys(("items", "additionalProperties", "not"), "schema"),
+    **dict.fromkeys(("anyOf", "oneOf", "allOf", "prefixItems"), "list"),
+    **dict.fromkeys(("properties", "$defs", "definitions", "patternProperties"), "map"),
+    **dict.fromkeys(("minItems", "maxItems", "minLength", "maxLength", "minimum", "maximum"), "number"),
+    **dict.fromkeys(("minProperties", "maxProperties"), "number"),
+    **{name: name for name in ("type", "nullable", "example", "propertyOrdering")},
+}
+# Each with its name in JSON Schema, by all names that it may have (google-genai 3.4.0).
+_KEYWORDS = {
+    key: (name, _FORMS.get(name, ""))
+    for key, name in {
+        **by_snake_case(_FORMS),
+        **{name: name for name in _FORMS},
+        "defs": "$defs",
+        "ref": "$ref",
+    }.items()
+}
 
 
-def json_schema(schema: JSON, note: SchemaNote, path: str = "") -> JSON:
+def json_schema(schema: JSON, note: SchemaNote, inside: tuple[str | int, ...] = ()) -> JSON:
     """Return a schema of either dialect as JSON Schema. note: receives what it loses.
 
     Gemini CLI 0.61.0 writes types in capitals in `responseJsonSchema` too.
@@ -40,26 +50,31 @@ def json_schema(schema: JSON, note: SchemaNote, path: str = "") -> JSON:
         return schema
     out: JSONObject = {}
     for key, value in schema.items():
-        name = _NAMES.get(key) or key
-        if name == "propertyOrdering":
-            note(child(path, key), "the order of properties: JSON Schema has none")
-        elif name == "example":
-            out["examples"] = [value]
-        elif name == "type":
+        if value is None:
+            continue
+        if key not in _KEYWORDS:
+            out[key] = value
+            continue
+        name, form = _KEYWORDS[key]
+        if form == "type":
             out[name] = [_lower(each) for each in value] if type(value) is list else _lower(value)
-        elif name.startswith(("min", "max")) and type(value) is str:
+        elif form == "map" and type(value) is dict:
+            out[name] = {
+                each: json_schema(inner, note, (*inside, key, each)) for each, inner in value.items()
+            }
+        elif form == "list" and type(value) is list:
+            out[name] = [json_schema(each, note, (*inside, key, at)) for at, each in enumerate(value)]
+        elif form == "schema":
+            out[name] = json_schema(value, note, (*inside, key))
+        elif form == "number" and type(value) is str:
             out[name] = read_number(value)  # an int64 in proto3 JSON
-        elif name in _LISTS and type(value) is list:
-            at = child(path, key)
-            out[name] = [json_schema(each, note, f"{at}/{index}") for index, each in enumerate(value)]
-        elif name in _MAPS and type(value) is dict:
-            at = child(path, key)
-            out[name] = {each: json_schema(inner, note, child(at, each)) for each, inner in value.items()}
-        elif name in _SINGLE:
-            out[name] = json_schema(value, note, child(path, key))
-        elif name != "nullable" and value is not None:
+        elif form == "example":
+            out["examples"] = [value]
+        elif form == "propertyOrdering":
+            note((*inside, key), "the order of properties: JSON Schema has none")
+        elif form != "nullable":
             out[name] = value
-    if schema.get("nullable") is True and type(out.get("type")) is str:
+    if "nullable" in schema and schema["nullable"] is True and type(out.get("type")) is str:
         out["type"] = [out["type"], "null"]
         if type(out.get("enum")) is list and None not in out["enum"]:
             out["enum"] = [*out["enum"], None]
