@@ -73,7 +73,7 @@ class ClientSink:
 
         def send_texts(texts: list[str]) -> None:
             if fold is not None:
-                fold.send(with_texts(delta, ["".join(texts)])[0])
+                fold.send_texts(delta, texts)
             if writer is not None:
                 put(writer.send_texts(delta, texts))
 

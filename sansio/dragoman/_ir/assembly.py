@@ -165,6 +165,16 @@ class Fold:
         elif type(event) is events.Failed:
             self._error = event.error
 
+    def send_texts(
+        self, delta: events.TextDelta | events.ReasoningDelta | events.ArgumentsDelta, texts: list[str]
+    ) -> None:
+        """Add deltas like this one with other texts."""
+        block = self._open[delta.block]
+        if isinstance(delta, events.ReasoningDelta):
+            block.parts.setdefault((delta.part, delta.form), []).extend(texts)
+        else:
+            block.text += texts
+
     def finished(self, block: int) -> AssembledBlock:
         """Return a block that has ended. Raises LocalProtocolError if it has not."""
         found = self._order.get(block)

@@ -300,7 +300,7 @@ class GeminiWriter(ResponseWriter):
         return b""
 
     def send_texts(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta, texts: list[str]) -> bytes:
-        self._fold.send(msgspec.structs.replace(delta, text="".join(texts)))
+        self._fold.send_texts(delta, texts)
         return b"" if isinstance(delta, ArgumentsDelta) else self._pieces(delta, texts)
 
     def _text(self, event: TextDelta | ReasoningDelta) -> bytes:
