@@ -99,6 +99,11 @@ class Ledger:
         """Record that the upstream cannot read a signature."""
         self.add(LossCode.FOREIGN_SIGNATURE, path, detail)
 
+    def foreign_reasoning(self, path: str, origin: str) -> None:
+        """Record that the upstream cannot read reasoning that this protocol has signed, "" for none."""
+        whose = f"reasoning of {origin or 'a response that was cut off'}"
+        self.foreign_signature(path, f"{whose}, which this upstream cannot read")
+
     def repaired(self, path: str, detail: str) -> None:
         """Record that what the upstream would refuse was repaired."""
         self.add(LossCode.REPAIRED, path, detail)

@@ -19,6 +19,7 @@ from dragoman._ir.losses import Loss
 from dragoman._ir.native import Node, changed
 from dragoman._ir.shape import Param as Param
 from dragoman._ir.tools import CacheMark, Namespace, Tool, ToolChoice, native_mark
+from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSON, JSONObject
 
 Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
@@ -114,6 +115,35 @@ class Media(Node, frozen=True, gc=False):
     citations: JSON = None
     cache: CacheMark | None = None
     path: str = ""
+
+    def inline(self) -> tuple[str, str]:
+        """Return media type and base64 text of media with both in them, "" for a type that the first bytes do not tell.
+
+        Raises RequestRefused (400).
+        """
+        media_type, data = self.media_type or "", self.data
+        if data.startswith("data:"):
+            found = split_data_uri(data)
+            if found is None:
+                raise RequestRefused(
+                    "a data: URI must have the form data:<type>;base64,<data>",
+                    path=self.path,
+                    code="unsupported_value",
+                )
+            media_type, data = found
+        if not media_type or media_type == "application/octet-stream":
+            media_type = next((name for magic, name in _MAGIC if data.startswith(magic)), media_type)
+        return media_type.lower(), data
+
+
+# Start of base64 data -> its media type.
+_MAGIC = (
+    ("/9j/", "image/jpeg"),
+    ("iVBORw0KGgo", "image/png"),
+    ("R0lGOD", "image/gif"),
+    ("UklGR", "image/webp"),
+    ("JVBERi", "application/pdf"),
+)
 
 
 def split_data_uri(uri: str) -> tuple[str, str] | None:

@@ -11,9 +11,10 @@ from typing import Literal, TypeAlias, final
 import msgspec
 
 from dragoman._ir.events import ToolKind
-from dragoman._ir.losses import LossCode
+from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.native import Node
-from dragoman._wire.json import JSON, JSONObject, encode_text
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import JSON, JSONObject, decode, encode_text
 
 
 class CacheMark(msgspec.Struct, frozen=True, gc=False):
@@ -247,3 +248,26 @@ class ToolChoice(msgspec.Struct, frozen=True, gc=False):
     def requires_call(self) -> bool:
         """True if the model must call a tool."""
         return self.required or self.mode in ("required", "named")
+
+
+def arguments_object(text: str) -> JSON:
+    """Return arguments as an object in one line, with the model's own characters if they are; None for another text."""
+    if not text or text.isspace():
+        return {}
+    data = text.encode("utf-8", "backslashreplace")  # half of a surrogate pair becomes its escape
+    try:
+        value = decode(data)
+    except RemoteProtocolError:
+        return None
+    if type(value) is not dict:
+        return None
+    return value if b"\n" in data or b"\r" in data else msgspec.Raw(data)
+
+
+def input_object(text: str, path: str, ledger: Ledger) -> JSON:
+    """Return arguments as the object that a call needs."""
+    found = arguments_object(text)
+    if found is None:
+        ledger.altered(path, "the arguments are not a JSON object: they were sent as text under the key _raw")
+        return {"_raw": text}
+    return found

@@ -26,14 +26,13 @@ from dragoman._ir.request import (
     Text,
     ToolCall,
     ToolResult,
-    split_data_uri,
 )
-from dragoman._ir.tools import CacheMark
+from dragoman._ir.tools import CacheMark, input_object
 from dragoman._wire.exceptions import RequestRefused
-from dragoman._wire.json import JSON, JSONObject, is_object_text
+from dragoman._wire.json import JSONObject
 from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities as Capabilities
 from dragoman.protocols.anthropic_messages.request_thinking import UNSIGNED
-from dragoman.protocols.anthropic_messages.tables import CACHE_TTL_NAMES, IMAGE_TYPES, MAGIC, NAME
+from dragoman.protocols.anthropic_messages.tables import CACHE_TTL_NAMES, IMAGE_TYPES, NAME
 
 
 class ConversationWriter(msgspec.Struct):
@@ -206,10 +205,7 @@ class ConversationWriter(msgspec.Struct):
         if signature is None:
             self._ledger.dropped(part.path, UNSIGNED)
         elif signature.origin != NAME:
-            self._ledger.foreign_signature(
-                part.path,
-                f"reasoning of {signature.origin or 'a response that was cut off'}, which this upstream cannot read",
-            )
+            self._ledger.foreign_reasoning(part.path, signature.origin)
         else:
             return (signature.native,)
         return ()
@@ -282,16 +278,6 @@ def plain_or_blocks(blocks: list[JSONObject]) -> str | list[JSONObject]:
     return blocks
 
 
-def input_object(text: str, path: str, ledger: Ledger) -> JSON:
-    """Return arguments as the object that a tool_use block needs, with the model's own characters."""
-    if is_object_text(text):
-        return msgspec.Raw(text.encode("utf-8"))
-    if not text or text.isspace():
-        return {}
-    ledger.altered(path, "the arguments are not a JSON object: they were sent as text under the key _raw")
-    return {"_raw": text}
-
-
 # Media.
 
 # Media types that are text although they do not begin with text/.
@@ -313,7 +299,7 @@ def write_media(part: Media, ledger: Ledger) -> JSONObject:
     elif part.source == "text":
         source = {"type": "text", "media_type": "text/plain", "data": part.data}
     else:
-        media_type, data = _media_type_and_data(part)
+        media_type, data = part.inline()
         if part.kind != "image":
             source = _document_source(part, media_type, data, ledger)
         elif media_type in IMAGE_TYPES:
@@ -329,20 +315,6 @@ def write_media(part: Media, ledger: Ledger) -> JSONObject:
         if value is not None:
             block[key] = value
     return block
-
-
-def _media_type_and_data(part: Media) -> tuple[str, str]:
-    """Return media type and base64 text. Without a type the first bytes give it."""
-    media_type = part.media_type or ""
-    data = part.data
-    if data.startswith("data:"):
-        found = split_data_uri(data)
-        if found is None:
-            raise _refused(part, "a data: URI must have the form data:<type>;base64,<data>")
-        media_type, data = found
-    if not media_type or media_type == "application/octet-stream":
-        media_type = next((name for magic, name in MAGIC if data.startswith(magic)), media_type)
-    return media_type.lower(), data
 
 
 def _document_source(part: Media, media_type: str, data: str, ledger: Ledger) -> JSONObject:

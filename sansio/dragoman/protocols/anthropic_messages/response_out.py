@@ -21,12 +21,12 @@ from dragoman._ir.assembly import AssembledBlock, AssembledResponse
 from dragoman._ir.events import BlockKind, Event, Search, Signature, StopReason, ToolHead, Usage
 from dragoman._ir.fast_path import Delta
 from dragoman._ir.losses import Ledger, child
+from dragoman._ir.tools import input_object
 from dragoman._ir.wrapped_signatures import Signer, wrap_summary
 from dragoman._wire.json import JSON, JSONObject, encode, encode_strings, encode_text
 from dragoman._wire.sse import encode_frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages.errors import error_frame
-from dragoman.protocols.anthropic_messages.request_messages_out import input_object
 from dragoman.protocols.anthropic_messages.tables import (
     CONTENT_PLACEHOLDER,
     DEFAULT_TIER,

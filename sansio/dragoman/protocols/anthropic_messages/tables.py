@@ -108,15 +108,6 @@ IMAGE_TYPES: dict[str, str] = {
     "image/webp": "image/webp",
 }
 
-# Start of base64 data -> its media type, for data without one.
-MAGIC: tuple[tuple[str, str], ...] = (
-    ("/9j/", "image/jpeg"),
-    ("iVBORw0KGgo", "image/png"),
-    ("R0lGOD", "image/gif"),
-    ("UklGR", "image/webp"),
-    ("JVBERi", "application/pdf"),
-)
-
 # What is said of a mark on reasoning: "thinking.cache_control: Extra inputs are not permitted" (inspect_ai#3967, read
 # 2026-11-22).
 MARKED = "cache_control cannot be set on thinking blocks"

@@ -24,13 +24,12 @@ from dragoman._ir.request import (
     Text,
     ToolCall,
     ToolResult,
-    split_data_uri,
 )
-from dragoman._wire.exceptions import RemoteProtocolError, RequestRefused
-from dragoman._wire.json import JSON, JSONObject, decode
+from dragoman._ir.tools import input_object
+from dragoman._wire.json import JSONObject
 from dragoman.protocols.gemini.capabilities import GeminiCapabilities as Capabilities
 from dragoman.protocols.gemini.signatures import SignedParts
-from dragoman.protocols.gemini.tables import DETAIL_NAMES, MAGIC, MEDIA_TYPES, NAME, SIGNED
+from dragoman.protocols.gemini.tables import DETAIL_NAMES, MEDIA_TYPES, NAME, SIGNED
 
 
 class ContentsWriter(msgspec.Struct):
@@ -113,11 +112,7 @@ class ContentsWriter(msgspec.Struct):
             else:
                 self._append(role, part.native)
         elif signature.origin != NAME or type(signature.native) is not dict:
-            self._ledger.add(
-                LossCode.FOREIGN_SIGNATURE,
-                part.path,
-                f"reasoning of {signature.origin or 'a response that was cut off'}, which this upstream cannot read",
-            )
+            self._ledger.foreign_reasoning(part.path, signature.origin)
         elif not (self._native and signature.native.get(SIGNED)):  # the part still has it
             if role != self._open:
                 self._start(role)
@@ -196,13 +191,7 @@ class ContentsWriter(msgspec.Struct):
     def _call(self, part: ToolCall) -> JSONObject:
         call: JSONObject = {"id": part.call_id} if self._capabilities.function_ids else {}
         call["name"] = part.name
-        arguments = arguments_object(part.input)
-        if arguments is None:
-            self._ledger.altered(
-                part.path, "the arguments are not a JSON object: they were sent as text under the key _raw"
-            )
-            arguments = {"_raw": part.input}
-        call["args"] = arguments
+        call["args"] = input_object(part.input, part.path, self._ledger)
         return {"functionCall": call}
 
     def _result(self, part: ToolResult) -> JSONObject:
@@ -231,33 +220,14 @@ class ContentsWriter(msgspec.Struct):
         return {"functionResponse": result}
 
 
-def arguments_object(text: str) -> JSON:
-    """Return arguments as an object in one line, with the model's own characters if they are; None for another text."""
-    if not text or text.isspace():
-        return {}
-    data = text.encode("utf-8", "backslashreplace")  # half of a surrogate pair becomes its escape
-    try:
-        value = decode(data)
-    except RemoteProtocolError:
-        return None
-    if type(value) is not dict:
-        return None
-    return value if b"\n" in data or b"\r" in data else msgspec.Raw(data)
-
-
 def write_media(part: Media, ledger: Ledger) -> JSONObject:
     """Return the part of an image, a file or a sound. Raises RequestRefused (400)."""
     out: JSONObject
     if part.source == "text":
         return {"text": part.data if part.filename is None else f"{part.filename}\n\n{part.data}"}
     if part.source == "base64" or part.data.startswith("data:"):
-        media_type, data = part.media_type, part.data
-        if part.source != "base64":
-            found = split_data_uri(part.data)
-            if found is None:
-                raise RequestRefused("a data: URI must be in base64", path=part.path, code="invalid_value")
-            media_type, data = found[0] or media_type, found[1]
-        inline: JSONObject = {"mimeType": media_type or _guess_type(part.kind, data), "data": data}
+        media_type, data = part.inline()
+        inline: JSONObject = {"mimeType": media_type or MEDIA_TYPES[part.kind], "data": data}
         out = {"inlineData": inline}
     else:
         file: JSONObject = {} if part.media_type is None else {"mimeType": part.media_type}
@@ -275,7 +245,3 @@ def write_media(part: Media, ledger: Ledger) -> JSONObject:
     elif part.detail not in (None, "auto"):
         ledger.altered(part.path, "sent without its detail: Gemini has no such resolution")
     return out
-
-
-def _guess_type(kind: str, data: str) -> str:
-    return next((found for start, found in MAGIC if data.startswith(start)), MEDIA_TYPES[kind])

@@ -32,12 +32,12 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger
+from dragoman._ir.tools import arguments_object
 from dragoman._wire.json import JSON, JSONObject, encode, encode_strings
 from dragoman.codec import ResponseContext
 from dragoman.protocols.gemini.checks import objects
 from dragoman.protocols.gemini.errors import error_frames, escaped
 from dragoman.protocols.gemini.offsets import Offsets
-from dragoman.protocols.gemini.request_messages_out import arguments_object
 from dragoman.protocols.gemini.signatures import SignedParts
 from dragoman.protocols.gemini.tables import LOSSY_STOP_REASONS, NAME, SIGNATURE, SIGNED, STOP_REASON_NAMES
 from dragoman.protocols.gemini.usage import write_usage

@@ -25,6 +25,7 @@ from dragoman._ir.shape import (
     OneOf,
     Setting,
     Shape,
+    members,
     native_members,
     setting_paths,
 )
@@ -68,10 +69,10 @@ REQUEST_SHAPE: dict[str, Shape] = {
         "responseSchema": OBJECT,
         "responseJsonSchema": None,
         "thinkingConfig": {"includeThoughts": BOOLEAN, "thinkingBudget": _INTEGER, "thinkingLevel": STRING},
-        **dict.fromkeys(("responseFormat", "speechConfig", "imageConfig", "mediaResolution"), Setting(None)),
-        **dict.fromkeys(("audioTimestamp", "routingConfig", "modelSelectionConfig"), Setting(None)),
-        **dict.fromkeys(("enableEnhancedCivicAnswers", "audioTranscriptionConfig"), Setting(None)),
-        **dict.fromkeys(("enableAffectiveDialog", "translationConfig"), Setting(None)),
+        **members("responseFormat speechConfig imageConfig mediaResolution", Setting(None)),
+        **members("audioTimestamp routingConfig modelSelectionConfig", Setting(None)),
+        **members("enableEnhancedCivicAnswers audioTranscriptionConfig", Setting(None)),
+        **members("enableAffectiveDialog translationConfig", Setting(None)),
     },
     "safetySettings": Setting(None),
     "cachedContent": Setting("cached_content", STRING),
@@ -86,8 +87,8 @@ SETTING_PATHS: dict[Param, str] = setting_paths(REQUEST_SHAPE)
 _SIDE: dict[str, Shape] = {
     "thoughtSignature": None,
     "thought": OneOf((True, False)),
-    **dict.fromkeys(("videoMetadata", "mediaProcessing", "documentMetadata", "partMetadata"), Setting(None)),
-    **dict.fromkeys(("spreadsheetMetadata", "audioMetadata", "speechMetadata"), Setting(None)),
+    **members("videoMetadata mediaProcessing documentMetadata partMetadata", Setting(None)),
+    **members("spreadsheetMetadata audioMetadata speechMetadata", Setting(None)),
 }
 _DATA: dict[str, Shape] = {"mimeType": STRING, "data": STRING, "fileUri": STRING, "displayName": STRING}
 TEXT_SHAPE: dict[str, Shape] = {"text": None, **_SIDE}
@@ -103,15 +104,15 @@ UNNAMED_SHAPE: dict[str, Shape] = {**MEDIA_SHAPE, "inlineData": _UNNAMED, "fileD
 CALL_SHAPE: dict[str, Shape] = {"functionCall": {"id": None, "name": None, "args": None}, **_SIDE}
 RESULT_SHAPE: dict[str, Shape] = {
     "functionResponse": {
-        **dict.fromkeys(("id", "name", "response", "parts")),
-        **dict.fromkeys(("scheduling", "willContinue"), Setting(None)),
+        **members("id name response parts"),
+        **members("scheduling willContinue", Setting(None)),
     },
     **_SIDE,
 }
 CONTENT_SHAPE: dict[str, Shape] = {"role": None, "parts": None}
 FUNCTION_SHAPE: dict[str, Shape] = {
-    **dict.fromkeys(("name", "description", "parameters", "parametersJsonSchema")),
-    **dict.fromkeys(("response", "responseJsonSchema", "behavior"), Setting(None)),
+    **members("name description parameters parametersJsonSchema"),
+    **members("response responseJsonSchema behavior", Setting(None)),
 }
 SEARCH_SHAPE: dict[str, Shape] = {"excludeDomains": ARRAY}
 MCP_SHAPE: dict[str, Shape] = {
@@ -168,17 +169,15 @@ _NO_FIELD = "other protocols have no field for it"
 
 # The members of a response and of a candidate that our writer makes. Clients of this protocol get all others as they
 # came.
-WRITTEN_RESPONSE_SHAPE: dict[str, Shape] = dict.fromkeys(
-    ("candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId", "createTime")
+WRITTEN_RESPONSE_SHAPE: dict[str, Shape] = members(
+    "candidates promptFeedback usageMetadata modelVersion responseId createTime"
 )
 RESPONSE_SHAPE: dict[str, Shape] = {
     **WRITTEN_RESPONSE_SHAPE,
     "promptFeedback": {"blockReason": None, "blockReasonMessage": None, "safetyRatings": _NO_FIELD},
     "modelStatus": _NO_FIELD,
 }
-WRITTEN_CANDIDATE_SHAPE: dict[str, Shape] = dict.fromkeys(
-    ("index", "content", "finishReason", "finishMessage", "logprobsResult")
-)
+WRITTEN_CANDIDATE_SHAPE: dict[str, Shape] = members("index content finishReason finishMessage logprobsResult")
 # 1: as a number, see `checks.enum_name`. So is that of text below.
 _MEANINGLESS: frozenset[str | int] = frozenset({"NEGLIGIBLE", "HARM_SEVERITY_NEGLIGIBLE", 1})
 _TOKENS: Shape = [{"token": None, "tokenId": None, "logProbability": None}]
@@ -187,9 +186,7 @@ CANDIDATE_SHAPE: dict[str, Shape] = {
     "content": {"role": None, "parts": None},
     "logprobsResult": {"chosenCandidates": _TOKENS, "topCandidates": [{"candidates": _TOKENS}]},
     # The average follows from the log probabilities. The last three are kept whole.
-    **dict.fromkeys(
-        ("avgLogprobs", "tokenCount", "citationMetadata", "groundingMetadata", "urlContextMetadata")
-    ),
+    **members("avgLogprobs tokenCount citationMetadata groundingMetadata urlContextMetadata"),
     "safetyRatings": [
         {
             "category": None,
@@ -209,7 +206,7 @@ PART_SHAPE: dict[str, Shape] = {
     "thought": None,
     "thoughtSignature": None,
     "functionCall": {
-        **dict.fromkeys(("id", "name", "args", "willContinue")),
+        **members("id name args willContinue"),
         "partialArgs": [dict.fromkeys(("jsonPath", "stringValue", *ARGUMENT_VALUES, "willContinue"))],
     },
     "partMetadata": _NO_FIELD,
@@ -217,10 +214,10 @@ PART_SHAPE: dict[str, Shape] = {
 _MODALITIES: Shape = [{"modality": DroppedUnless(_NO_FIELD, frozenset({"TEXT", 1})), "tokenCount": None}]
 USAGE_SHAPE: Shape = Counters(
     {
-        **dict.fromkeys(("promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount")),
-        **dict.fromkeys(("thoughtsTokenCount", "toolUsePromptTokenCount", "totalTokenCount", "serviceTier")),
-        **dict.fromkeys(("promptTokensDetails", "cacheTokensDetails"), _MODALITIES),
-        **dict.fromkeys(("candidatesTokensDetails", "toolUsePromptTokensDetails"), _MODALITIES),
+        **members("promptTokenCount cachedContentTokenCount candidatesTokenCount"),
+        **members("thoughtsTokenCount toolUsePromptTokenCount totalTokenCount serviceTier"),
+        **members("promptTokensDetails cacheTokensDetails", _MODALITIES),
+        **members("candidatesTokensDetails toolUsePromptTokensDetails", _MODALITIES),
         "trafficType": None,  # how the request is billed
     }
 )

@@ -170,12 +170,5 @@ NO_OP_VALUES: dict[Param, tuple[JSON, ...]] = {
 IMPLIED_INCLUDES = frozenset({"reasoning.encrypted_content", "web_search_call.action.sources"})
 INCLUDE_LOGPROBS = "message.output_text.logprobs"
 
-# Start of base64 data -> its media type, for data without one, which the API requires.
-MAGIC: tuple[tuple[str, str], ...] = (
-    ("/9j/", "image/jpeg"),
-    ("iVBORw0KGgo", "image/png"),
-    ("R0lGOD", "image/gif"),
-    ("UklGR", "image/webp"),
-    ("JVBERi", "application/pdf"),
-)
+# Media types, which the API requires, of data that say none.
 MEDIA_TYPES = {"image": "image/png", "file": "application/octet-stream", "audio": "audio/wav"}
