@@ -1,4 +1,4 @@
-"""Credentials of clouds for accounts without a key: found, renewed and used by the vendors' own libraries.
+"""Credentials of clouds for accounts without a key: found, renewed and used by the clouds' own libraries.
 
 Those block, so each credential has one thread, and calls wait in order: google-auth's credentials "are not safe to
 refresh concurrently" (anthropic 2.12.0, lib/google_cloud). A token is kept until five minutes before its end, and
@@ -15,8 +15,13 @@ import anyio
 
 from dragoman.codec import UpstreamSpec
 from dragoman_server.capabilities.doors import door_of, host_name, region_at
+from dragoman_server.hosts.credential_libraries import (
+    CREDENTIAL_LIBRARIES,
+    SESSION_TOKEN,
+    CredentialLibrary,
+    FoundCredential,
+)
 from dragoman_server.hosts.host import HostError, UpstreamCall, add_key
-from dragoman_server.hosts.vendors import SESSION_TOKEN, VENDORS, FoundCredential, Vendor
 from dragoman_server.platform.off_loop import in_threads
 from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.settings.secret import Mask
@@ -33,10 +38,10 @@ _Result = TypeVar("_Result")
 
 
 class Credential:
-    """One identity at one vendor, in its own thread.
+    """One identity at one cloud, in its own thread.
 
     Args:
-        vendor: its library.
+        library: finds it.
         identity: see the setting; None for whatever the library finds.
         scope: of its tokens.
 
@@ -44,9 +49,9 @@ class Credential:
         mask: Removes its token from texts of the upstream.
     """
 
-    def __init__(self, vendor: Vendor, identity: str | None, scope: str) -> None:
-        self._find: Callable[[], Callable[[], FoundCredential]] = lambda: vendor.find(identity, scope)
-        self._vendor = vendor
+    def __init__(self, library: CredentialLibrary, identity: str | None, scope: str) -> None:
+        self._find: Callable[[], Callable[[], FoundCredential]] = lambda: library.find(identity, scope)
+        self._library = library
         self._threads = ThreadPoolExecutor(1, "dragoman-credential")
         self._fetch: Callable[[], FoundCredential] | None = None
         self._found: FoundCredential | None = None
@@ -57,7 +62,7 @@ class Credential:
         self.mask = Mask(())
 
     def __repr__(self) -> str:
-        return f"<Credential of {self._vendor.library}>"
+        return f"<Credential of {self._library.name}>"
 
     async def get(self, now: float) -> FoundCredential:
         """Return a token that is valid for a while. now: seconds since the epoch. Raises HostError."""
@@ -90,7 +95,7 @@ class Credential:
             with anyio.fail_after(WAIT_S):
                 return await in_threads(self._threads, function, *arguments)
         except TimeoutError:
-            raise HostError(f"{self._vendor.library} found no credentials within {WAIT_S:g} s") from None
+            raise HostError(f"{self._library.name} found no credentials within {WAIT_S:g} s") from None
 
     def _kept(self, now: float) -> FoundCredential | None:
         """Return what need not be renewed now: it lasts, or is valid and was just fetched or could not be."""
@@ -110,7 +115,7 @@ class Credential:
             fetch = self._fetch = self._fetch or self._find()
             fetched = fetch()
         except Exception as error:  # each library has its own
-            self._failure = self._vendor.failure(error)
+            self._failure = self._library.failure(error)
             if found is None or not found.lasts(now):
                 raise self._failure.again() from None
             return found
@@ -121,20 +126,20 @@ class Credential:
         self, found: FoundCredential, call: UpstreamCall, service: str, region: str, now: float
     ) -> UpstreamCall:
         """Return the call with a signature. Runs in the thread: the library may have to renew what it has found."""
-        assert found.sign is not None  # the vendor has signatures
+        assert found.sign is not None  # the library signs
         try:
             headers = found.sign(
                 call.method, call.url, call.headers, call.content or b"", service, region, now
             )
         except Exception as error:  # each library has its own
-            raise self._vendor.failure(error) from None
+            raise self._library.failure(error) from None
         return call._replace(headers=headers)
 
 
 @lru_cache(maxsize=256)
 def credential_of(extra: str, identity: str | None, scope: str) -> Credential:
     """Return the credential of an identity, the same one for all accounts with it."""
-    return Credential(VENDORS[extra], identity, scope)
+    return Credential(CREDENTIAL_LIBRARIES[extra], identity, scope)
 
 
 def cloud_credential(upstream: UpstreamSettings, account: AccountSettings) -> Credential | None:
@@ -145,7 +150,7 @@ def cloud_credential(upstream: UpstreamSettings, account: AccountSettings) -> Cr
     if any(name in upstream.headers for name in ("authorization", *door.key_headers)):
         return None
     # A signature is for a service, and its key for all of them.
-    scope = "" if VENDORS[door.extra].signs else upstream.token_scope or door.scope
+    scope = "" if CREDENTIAL_LIBRARIES[door.extra].signs else upstream.token_scope or door.scope
     return credential_of(door.extra, account.identity, scope)
 
 
@@ -162,7 +167,7 @@ async def authorize_door(
         return await add_key(call, upstream, protocol, account, now)
     door = door_of(upstream)
     assert door is not None  # it has credentials
-    if VENDORS[door.extra].signs:
+    if CREDENTIAL_LIBRARIES[door.extra].signs:
         return await credential.sign(call, door.scope, _region(upstream), now)
     found = await credential.get(now)
     return call._replace(headers=[*call.headers, *found.headers])

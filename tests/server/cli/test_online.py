@@ -24,8 +24,12 @@ from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
 from dragoman_server.cli.doctor.online import examine_upstreams, online_findings
 from dragoman_server.cli.doctor.upstreams import UpstreamExamination
 from dragoman_server.config.loader import LoadedConfig, load
+from dragoman_server.hosts.credential_libraries import (
+    CREDENTIAL_LIBRARIES,
+    CredentialLibrary,
+    FoundCredential,
+)
 from dragoman_server.hosts.credentials import credential_of
-from dragoman_server.hosts.vendors import VENDORS, FoundCredential, Vendor
 from dragoman_server.settings.problems import CheckFinding, CheckSeverity
 from dragoman_server.upstream.client import UpstreamClient
 
@@ -482,10 +486,10 @@ async def test_the_credentials_of_a_cloud(monkeypatch: pytest.MonkeyPatch, tmp_p
     """Whose they are and how long they last, never what they are. Its paths are in a table, so they are not tried."""
     credential_of.cache_clear()
     bearer = [("authorization", f"Bearer {CANARY}")]
-    vendor = Vendor(
+    library = CredentialLibrary(
         "toy-auth", "vertex", lambda *_: lambda: FoundCredential("toy-auth: profile x", ENDS, bearer)
     )
-    monkeypatch.setitem(VENDORS, "vertex", vendor)  # type: ignore[arg-type]
+    monkeypatch.setitem(CREDENTIAL_LIBRARIES, "vertex", library)  # type: ignore[arg-type]
     text = FILE.format(url="http://127.0.0.1:9") + 'host = "vertex"\n'
     ok, note = await found(text)
     assert (ok.severity, ok.check) == (CheckSeverity.OK, "credentials")
@@ -499,7 +503,7 @@ async def test_credentials_that_cannot_be_found(monkeypatch: pytest.MonkeyPatch)
         raise ValueError(f"nothing at {identity}")
 
     credential_of.cache_clear()
-    monkeypatch.setitem(VENDORS, "vertex", Vendor("toy-auth", "vertex", find))  # type: ignore[arg-type]
+    monkeypatch.setitem(CREDENTIAL_LIBRARIES, "vertex", CredentialLibrary("toy-auth", "vertex", find))  # type: ignore[arg-type]
     text = FILE.format(url="http://127.0.0.1:9") + 'host = "vertex"\nidentity = "me.json"\n'
     failed, _ = await found(text)
     assert (failed.severity, failed.check) == (CheckSeverity.ERROR, "credentials")

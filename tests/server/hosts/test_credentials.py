@@ -31,8 +31,12 @@ from virtual_time import REAL_BACKENDS
 from dragoman import UPSTREAMS
 from dragoman_server.app import create_app
 from dragoman_server.hosts import HostError, UpstreamCall, credentials
+from dragoman_server.hosts.credential_libraries import (
+    CREDENTIAL_LIBRARIES,
+    CredentialLibrary,
+    FoundCredential,
+)
 from dragoman_server.hosts.credentials import EARLY_S, PAUSE_S, Credential, authorize_door, credential_of
-from dragoman_server.hosts.vendors import VENDORS, FoundCredential, Vendor
 from dragoman_server.settings import AccountSettings, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.client import UpstreamClient
@@ -85,13 +89,15 @@ class Library:
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     found = Library()
-    monkeypatch.setitem(credentials.VENDORS, "vertex", Vendor("toy-auth", "vertex", found.find))  # type: ignore[arg-type]
+    monkeypatch.setitem(
+        credentials.CREDENTIAL_LIBRARIES, "vertex", CredentialLibrary("toy-auth", "vertex", found.find)
+    )  # type: ignore[arg-type]
     credential_of.cache_clear()
     return found
 
 
 async def test_a_token_is_kept_until_five_minutes_before_its_end(library: Library) -> None:
-    credential = Credential(credentials.VENDORS["vertex"], None, "s")
+    credential = Credential(credentials.CREDENTIAL_LIBRARIES["vertex"], None, "s")
     for now, token in ((NOON, 1), (NOON + 3599 - EARLY_S, 1), (NOON + 3600 - EARLY_S, 2)):
         library.now = now
         assert (await credential.get(now)).headers == [("authorization", f"Bearer t{token}")]
@@ -99,7 +105,7 @@ async def test_a_token_is_kept_until_five_minutes_before_its_end(library: Librar
 
 
 async def test_calls_at_the_same_time_share_one_token(library: Library) -> None:
-    credential = Credential(credentials.VENDORS["vertex"], None, "s")
+    credential = Credential(credentials.CREDENTIAL_LIBRARIES["vertex"], None, "s")
     library.pause_s = 0.02
     found: list[FoundCredential] = []
 
@@ -113,7 +119,7 @@ async def test_calls_at_the_same_time_share_one_token(library: Library) -> None:
 
 
 async def test_a_failure_is_told_without_its_text_and_remembered_for_seconds(library: Library) -> None:
-    credential = Credential(credentials.VENDORS["vertex"], None, "s")
+    credential = Credential(credentials.CREDENTIAL_LIBRARIES["vertex"], None, "s")
     library.fails = ValueError("of /home/me/key.json")
     with pytest.raises(HostError, match=r"^toy-auth has no credentials for it: ValueError$") as error:
         await credential.get(NOON)
@@ -125,7 +131,7 @@ async def test_a_failure_is_told_without_its_text_and_remembered_for_seconds(lib
 
 
 async def test_a_token_that_cannot_be_renewed_is_used_to_its_end(library: Library) -> None:
-    credential = Credential(credentials.VENDORS["vertex"], None, "s")
+    credential = Credential(credentials.CREDENTIAL_LIBRARIES["vertex"], None, "s")
     token = await credential.get(NOON)
     library.fails = ValueError("down")
     for now in (NOON + 3598, NOON + 3599):
@@ -136,7 +142,7 @@ async def test_a_token_that_cannot_be_renewed_is_used_to_its_end(library: Librar
 
 
 async def test_tokens_that_end_soon_are_not_fetched_for_each_call(library: Library) -> None:
-    credential = Credential(credentials.VENDORS["vertex"], None, "s")
+    credential = Credential(credentials.CREDENTIAL_LIBRARIES["vertex"], None, "s")
     library.now = NOON - 3400  # they last 200 s
     for now, fetched in ((NOON, 1), (NOON + PAUSE_S - 1, 1), (NOON + PAUSE_S, 2)):
         await credential.get(now)
@@ -147,10 +153,12 @@ async def test_a_library_that_cannot_sign(library: Library) -> None:
     def sign(*arguments: object) -> Any:
         raise ValueError("expired")
 
-    vendor = Vendor("toy-auth", "bedrock", lambda *_: lambda: FoundCredential("toy", None, sign=sign))
+    library = CredentialLibrary(
+        "toy-auth", "bedrock", lambda *_: lambda: FoundCredential("toy", None, sign=sign)
+    )
     call = UpstreamCall("POST", RUNTIME, (), b"{}")
     with pytest.raises(HostError, match=r"^toy-auth has no credentials for it: ValueError$"):
-        await Credential(vendor, None, "").sign(call, "bedrock", "us-east-1", NOON)
+        await Credential(library, None, "").sign(call, "bedrock", "us-east-1", NOON)
 
 
 async def test_a_library_that_takes_too_long_holds_up_no_call(
@@ -159,17 +167,17 @@ async def test_a_library_that_takes_too_long_holds_up_no_call(
     monkeypatch.setattr(credentials, "WAIT_S", 0.01)
     library.pause_s = 0.2
     with pytest.raises(HostError, match=r"^toy-auth found no credentials within 0\.01 s$"):
-        await Credential(credentials.VENDORS["vertex"], None, "s").get(NOON)
+        await Credential(credentials.CREDENTIAL_LIBRARIES["vertex"], None, "s").get(NOON)
 
 
 async def test_a_missing_library_names_its_extra(library: Library) -> None:
     library.fails = ModuleNotFoundError("google")
     with pytest.raises(HostError, match="it needs the extra vertex of Dragoman, see `dragoman doctor`"):
-        await Credential(credentials.VENDORS["vertex"], None, "s").get(NOON)
+        await Credential(credentials.CREDENTIAL_LIBRARIES["vertex"], None, "s").get(NOON)
 
 
 async def test_a_token_is_not_dropped_for_the_refusal_of_an_older_one(library: Library) -> None:
-    credential = Credential(credentials.VENDORS["vertex"], None, "s")
+    credential = Credential(credentials.CREDENTIAL_LIBRARIES["vertex"], None, "s")
     assert not credential.drop(NOON)  # there is none
     for since, fetched in ((NOON - 1, 1), (NOON, 1), (NOON + 1, 2)):
         await credential.get(NOON)
@@ -554,7 +562,7 @@ async def test_google_gives_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
         monkeypatch.setenv("GOOGLE_CLOUD_QUOTA_PROJECT", "q")
         scope = "https://www.googleapis.com/auth/cloud-platform"
-        credential = Credential(VENDORS["vertex"], file if by == "identity" else None, scope)
+        credential = Credential(CREDENTIAL_LIBRARIES["vertex"], file if by == "identity" else None, scope)
         found = await credential.get(time.time())
         where, project = (f" of {file}", []) if by == "identity" else ("", [("x-goog-user-project", "q")])
         assert found.headers == [("authorization", "Bearer the-token"), *project]
@@ -569,14 +577,18 @@ async def test_google_gives_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 async def test_the_server_of_tokens_may_not_redirect(tmp_path: Path) -> None:
     with TokenServer() as server:
         server.redirect = f"{server.url}/elsewhere"
-        credential = Credential(VENDORS["vertex"], service_account(tmp_path, f"{server.url}/token"), "s")
+        credential = Credential(
+            CREDENTIAL_LIBRARIES["vertex"], service_account(tmp_path, f"{server.url}/token"), "s"
+        )
         with pytest.raises(HostError, match=r"^google-auth has no credentials for it: RefreshError$"):
             await credential.get(time.time())
         assert {path for path, _, _ in server.requests} == {"/token"}
 
 
 async def test_google_that_does_not_answer(tmp_path: Path) -> None:
-    credential = Credential(VENDORS["vertex"], service_account(tmp_path, "http://127.0.0.1:9/token"), "s")
+    credential = Credential(
+        CREDENTIAL_LIBRARIES["vertex"], service_account(tmp_path, "http://127.0.0.1:9/token"), "s"
+    )
     with pytest.raises(HostError, match=r"^google-auth has no credentials for it: TransportError$"):
         await credential.get(time.time())
 
@@ -587,9 +599,9 @@ async def test_azure_gives_a_token_of_a_managed_identity(monkeypatch: pytest.Mon
     with TokenServer() as server:
         monkeypatch.setenv("IDENTITY_ENDPOINT", f"{server.url}/msi")
         monkeypatch.setenv("IDENTITY_HEADER", "h")
-        found = await Credential(VENDORS["azure"], "the-client-id", "https://ai.azure.com/.default").get(
-            time.time()
-        )
+        found = await Credential(
+            CREDENTIAL_LIBRARIES["azure"], "the-client-id", "https://ai.azure.com/.default"
+        ).get(time.time())
         assert found.headers == [("authorization", "Bearer the-token")]
         assert found.source == "azure-identity: ManagedIdentityCredential"
         assert found.until is not None

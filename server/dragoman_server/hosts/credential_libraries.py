@@ -1,4 +1,4 @@
-"""The vendors' libraries that find credentials: what each of them needs, in one place. All of it blocks.
+"""The libraries of clouds that find credentials: what each of them needs, in one place. All of it blocks.
 
 Nothing is imported before it is needed. What goes wrong is told to clients by the name of the error only: its text may
 have paths and identities in it, and is for `dragoman doctor`.
@@ -51,16 +51,16 @@ class FoundCredential(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Vendor:
+class CredentialLibrary:
     """One library.
 
     Attributes:
-        library: Its name, for people.
+        name: For people.
         find: Identity and scope -> what fetches the credential anew, each time it is called.
         signs: It signs calls; else it has tokens.
     """
 
-    library: str
+    name: str
     extra: str
     find: Callable[[str | None, str], Callable[[], FoundCredential]]
     signs: bool = False
@@ -69,9 +69,7 @@ class Vendor:
         """Return the error for a call that has no credential."""
         if isinstance(error, ImportError):
             return HostError(f"it needs the extra {self.extra} of Dragoman, see `dragoman doctor`")
-        return HostError(
-            f"{self.library} has no credentials for it: {type(error).__name__}", detail=str(error)
-        )
+        return HostError(f"{self.name} has no credentials for it: {type(error).__name__}", detail=str(error))
 
 
 def _google(identity: str | None, scope: str) -> Callable[[], FoundCredential]:
@@ -214,8 +212,8 @@ def _aws(identity: str | None, scope: str) -> Callable[[], FoundCredential]:
 
 
 # By the extra that brings the library.
-VENDORS: Mapping[str, Vendor] = {
-    "azure": Vendor("azure-identity", "azure", _azure),
-    "vertex": Vendor("google-auth", "vertex", _google),
-    "bedrock": Vendor("botocore", "bedrock", _aws, signs=True),
+CREDENTIAL_LIBRARIES: Mapping[str, CredentialLibrary] = {
+    "azure": CredentialLibrary("azure-identity", "azure", _azure),
+    "vertex": CredentialLibrary("google-auth", "vertex", _google),
+    "bedrock": CredentialLibrary("botocore", "bedrock", _aws, signs=True),
 }
