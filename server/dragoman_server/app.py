@@ -57,11 +57,11 @@ from dragoman_server.http.request import path_below_mount
 from dragoman_server.http.responses import ResponsesEndpoint, responses_routes
 from dragoman_server.http.usage import usage_routes
 from dragoman_server.http.websocket import WebSocketConnection
+from dragoman_server.platform.task_group import BackgroundTaskGroup
 from dragoman_server.proxying.client_request import SCOPE_TURN, ClientDisconnected
 from dragoman_server.recordings.recorder import Recorder
 from dragoman_server.settings import Settings
 from dragoman_server.settings.server import LOOPBACK_ORIGINS
-from dragoman_server.upstream.background import BackgroundTaskGroup
 from dragoman_server.upstream.client import UpstreamClient
 from dragoman_server.wire.headers import JSON_HEADERS
 from dragoman_server.wire.replies import Reply

@@ -17,10 +17,10 @@ from dragoman import UPSTREAMS, RemoteProtocolError
 from dragoman.codec import UpstreamSpec
 from dragoman.jsontext import JSON, decode
 from dragoman_server.capabilities.providers import provider_name
+from dragoman_server.platform.task_group import BackgroundTaskGroup
 from dragoman_server.policy.attempts import Selection
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.upstream.account_request import account_get
-from dragoman_server.upstream.background import BackgroundTaskGroup
 from dragoman_server.upstream.errors import UpstreamError
 from dragoman_server.upstream.sender import UpstreamSender
 

@@ -18,10 +18,10 @@ from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError
 from dragoman_server.accounts.stores.operations import Add
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.platform.clock import utc_text
+from dragoman_server.platform.task_group import BackgroundTaskGroup
 from dragoman_server.settings import LimitHolder
 from dragoman_server.settings.clients import amount_text
 from dragoman_server.settings.secret import Secret
-from dragoman_server.upstream.background import BackgroundTaskGroup
 from dragoman_server.upstream.errors import UpstreamError
 from dragoman_server.upstream.sender import UpstreamSender
 from dragoman_server.upstream.transport import UpstreamTimeouts

@@ -19,12 +19,12 @@ import msgspec
 from dragoman_server.accounts.prices import Prices
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Operation
 from dragoman_server.accounts.stores.operations import ReadKeyTables, WriteKeyTable
+from dragoman_server.platform.task_group import BackgroundTaskGroup
 from dragoman_server.settings import ClientKey, Settings
 from dragoman_server.settings.client_checks import limit_problems
 from dragoman_server.settings.client_keys import checked_table, make_key, rotated_key, table_of
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.values import InvalidValue
-from dragoman_server.upstream.background import BackgroundTaskGroup
 
 _log = logging.getLogger("dragoman.accounts")
 

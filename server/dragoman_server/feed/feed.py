@@ -17,8 +17,8 @@ from dragoman.jsontext import JSON, encode
 from dragoman_server.feed.events import MAX_LABEL_LENGTH, WIRE_EVENT, EventBatch, EventFilter, EventRing
 from dragoman_server.log import RequestRecord
 from dragoman_server.platform.changes import Changes
+from dragoman_server.platform.task_group import BackgroundTaskGroup
 from dragoman_server.settings.secret import Mask
-from dragoman_server.upstream.background import BackgroundTaskGroup
 
 # Seconds for a reader to come back without losing events.
 KEPT_S = 60.0

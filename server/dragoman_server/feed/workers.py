@@ -18,7 +18,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from dragoman_server.feed.events import MAX_BATCH_BYTES, EventBatch, EventFilter, KeptEvents
 from dragoman_server.feed.feed import Feed
 from dragoman_server.platform.shared_directory import shared_directory
-from dragoman_server.upstream.background import BackgroundTaskGroup
+from dragoman_server.platform.task_group import BackgroundTaskGroup
 
 # Where workers find the directory. It is not set where there is one. A user's variables begin with DRAGOMAN_.
 DIRECTORY_VARIABLE = "_DRAGOMAN_FEED_DIRECTORY"

@@ -17,10 +17,10 @@ from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
 from dragoman_server.models.routes import ListedModels, UnknownModel, deciding_upstream, resolve_chain
 from dragoman_server.platform.off_loop import off_loop
+from dragoman_server.platform.task_group import BackgroundTaskGroup
 from dragoman_server.settings import SIMULATOR, AccountSettings, Settings, UpstreamSettings
 from dragoman_server.settings.server import FULL, PLAIN
 from dragoman_server.simulator import MODELS
-from dragoman_server.upstream.background import BackgroundTaskGroup
 from dragoman_server.upstream.sender import UpstreamSender
 
 LOG = logging.getLogger("dragoman.models")

@@ -23,6 +23,7 @@ from dragoman.codec import StoredEventWriter
 from dragoman.jsontext import JSONObject, decode, encode
 from dragoman_server.platform.changes import Changes
 from dragoman_server.platform.off_loop import off_loop
+from dragoman_server.platform.task_group import BackgroundTaskGroup
 from dragoman_server.responses import conversation
 from dragoman_server.responses.followers import EventFollowers
 from dragoman_server.responses.service import ExpandedRequest, StoredResponseService
@@ -34,7 +35,6 @@ from dragoman_server.responses.stores.base import (
     ResponseTooLarge,
     StoredResponse,
 )
-from dragoman_server.upstream.background import BackgroundTaskGroup
 
 if TYPE_CHECKING:
     from dragoman_server.accounts.usage import Meter

@@ -14,9 +14,9 @@ import anyio
 
 from dragoman import RequestRefused
 from dragoman_server.platform.changes import Changes
+from dragoman_server.platform.task_group import BackgroundTaskGroup
 from dragoman_server.responses.service import StoredResponseService
 from dragoman_server.responses.stores.base import EventPage, ResponseKey
-from dragoman_server.upstream.background import BackgroundTaskGroup
 
 # Seconds between two looks at a log of another process.
 _POLL_S = 0.1

@@ -24,9 +24,9 @@ from dragoman.codec import SSE, Framing
 from dragoman.sse import FrameDecoder
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.platform.off_loop import off_loop
+from dragoman_server.platform.task_group import BackgroundTaskGroup
 from dragoman_server.streams.byte_stream import Take
 from dragoman_server.upstream import errors
-from dragoman_server.upstream.background import BackgroundTaskGroup
 from dragoman_server.upstream.content_coding import CodingError, ContentDecoder, decoder_for
 from dragoman_server.upstream.httpx2_transport import Httpx2Body, Httpx2Transport
 from dragoman_server.upstream.pool import PoolLimits

@@ -16,8 +16,8 @@ import anyio
 
 from dragoman_server.log import ERROR_OUTCOMES, RequestRecord
 from dragoman_server.platform.changes import Changes, Lock
+from dragoman_server.platform.task_group import BackgroundTaskGroup
 from dragoman_server.telemetry.metrics import OTHER
-from dragoman_server.upstream.background import BackgroundTaskGroup
 from dragoman_server.usage.stores.base import (
     FIRST_BYTE_BOUNDS,
     HOUR_S,
