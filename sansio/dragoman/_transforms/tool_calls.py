@@ -1,7 +1,7 @@
 """Tool calls on their way to the client: names mapped back, free text unwrapped, ids distinct.
 
 One stage for every pair of protocols, which needs only the Undo of the request. The client gets what it would have got
-from an upstream of the same protocol. Names and ids that are too long for an upstream are shortened in `tool_names`.
+from an upstream of the same protocol. Names and ids that are too long are shortened in `tool_names_and_ids`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dragoman._ir.losses import Ledger, LossCode, child
 from dragoman._ir.tools import Grammar
 from dragoman._ir.undo import Undo
 from dragoman._transforms.freeform import InputUnwrapper, InputWrapper
-from dragoman._transforms.tool_names import fit_name
+from dragoman._transforms.tool_names_and_ids import fit_name
 from dragoman.codec import CheckInput, ToolLimits, Unchecked
 
 

@@ -19,7 +19,7 @@ from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, McpServer, 
 from dragoman._ir.undo import ToolOrigin
 from dragoman._transforms.freeform import custom_tool_as_function, wrap_input
 from dragoman._transforms.pass_context import PassContext
-from dragoman._transforms.tool_names import fit_call_id, fit_name, hashed_name
+from dragoman._transforms.tool_names_and_ids import fit_call_id, fit_name, hashed_name
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up

@@ -14,7 +14,7 @@ from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Request, Text, ToolCall, ToolResult
 from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, Tool, ToolChoice
 from dragoman._ir.undo import Undo
-from dragoman._transforms.tool_names import fit_call_id, fit_name
+from dragoman._transforms.tool_names_and_ids import fit_call_id, fit_name
 from dragoman._transforms.tools import fit_tools
 from dragoman.codec import Capabilities, ToolLimits
 
