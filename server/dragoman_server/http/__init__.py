@@ -12,9 +12,7 @@ counts and lists of models, besides the operator's paths.
     count_tokens      counts of input tokens
     models            lists of models
     usage             what a client key has used
-    metrics           GET /metrics
-    events            GET /admin/events
-    admin             all other paths of the operator
+    admin             all paths of the operator: /metrics, /ui and what is below /admin
     operations        what a path takes and answers, said where its route is made
     openapi           the description of all paths, made from that
     description_page  the page that shows it

@@ -42,7 +42,7 @@ from dragoman_server.cli.top.tables import (
     sparkline,
 )
 from dragoman_server.hosts import UpstreamCall
-from dragoman_server.http.events import HEARTBEAT_S
+from dragoman_server.http.admin.events import HEARTBEAT_S
 from dragoman_server.platform.extras import install_command
 from dragoman_server.settings import ServerSettings
 from dragoman_server.upstream.client import UpstreamClient

@@ -31,7 +31,7 @@ from dragoman_server.feed.reader import FeedReader
 from dragoman_server.feed.requests import MAX_LOSSES, bounded_losses
 from dragoman_server.feed.workers import DIRECTORY_VARIABLE, serving_workers
 from dragoman_server.gateway import Gateway
-from dragoman_server.http.events import HEARTBEAT_S
+from dragoman_server.http.admin.events import HEARTBEAT_S
 from dragoman_server.log import RequestRecord
 from dragoman_server.platform.changes import Changes
 from dragoman_server.recordings.live import MAX_REQUEST_BYTES, MAX_TEXT_BYTES, LiveWire

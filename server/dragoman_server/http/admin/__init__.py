@@ -1,1 +1,1 @@
-"""For the operator: accounts and their state, client keys, what was used, and reloads; a module for each subject."""
+"""For the operator: accounts, client keys, usage, events, metrics, reloads and the page; a module for each subject."""

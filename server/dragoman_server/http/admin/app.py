@@ -18,15 +18,15 @@ from dragoman_server.config.reload import ReloadResult
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.accounts import account_routes
 from dragoman_server.http.admin.configuration import configuration_routes
+from dragoman_server.http.admin.events import events_route
 from dragoman_server.http.admin.explain import explain_routes
 from dragoman_server.http.admin.keys import key_routes
+from dragoman_server.http.admin.metrics import metrics_route
 from dragoman_server.http.admin.page import page_routes
 from dragoman_server.http.admin.recordings import recording_routes
 from dragoman_server.http.admin.reload import reload_routes
 from dragoman_server.http.admin.usage import usage_routes
 from dragoman_server.http.auth import AdminKeyMiddleware, Refuse
-from dragoman_server.http.events import events_route
-from dragoman_server.http.metrics import metrics_route
 
 
 def admin_app(
