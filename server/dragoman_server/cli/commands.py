@@ -11,7 +11,7 @@ import click
 
 from dragoman_server import __version__
 from dragoman_server.cli.completion import completion
-from dragoman_server.cli.config_file import config_lines, json_schema
+from dragoman_server.cli.config_output import config_lines, json_schema
 from dragoman_server.cli.doctor.command import doctor
 from dragoman_server.cli.explain.command import explain
 from dragoman_server.cli.init.command import init

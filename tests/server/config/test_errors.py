@@ -9,7 +9,7 @@ import pytest
 import rows
 from config_text import CANARY, LOCAL, SECRET, errors, load_text
 
-from dragoman_server.cli.config_file import config_lines
+from dragoman_server.cli.config_output import config_lines
 from dragoman_server.config.loader import load
 from dragoman_server.config.sources import MAX_FILE_BYTES as MAX_CONFIG_BYTES
 from dragoman_server.platform.extras import install_command

@@ -10,7 +10,7 @@ from config_text import CANARY, FULL, LOCAL, SECRET, errors, load_text, needed_b
 
 from dragoman._wire.json import MAX_DOCUMENT_BYTES
 from dragoman_server.capabilities.providers import PROVIDERS
-from dragoman_server.cli.config_file import config_lines
+from dragoman_server.cli.config_output import config_lines
 from dragoman_server.config.loader import load
 from dragoman_server.feed.workers import DIRECTORY_VARIABLE
 from dragoman_server.platform.extras import install_command

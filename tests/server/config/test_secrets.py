@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from config_text import CANARY, FULL, errors, load_text
 
-from dragoman_server.cli.config_file import config_lines
+from dragoman_server.cli.config_output import config_lines
 from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings, settings_of
 from dragoman_server.settings.problems import ConfigError
 from dragoman_server.settings.secret import Secret

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from dragoman import UPSTREAMS
 from dragoman_server.cli.commands import main
-from dragoman_server.cli.config_file import json_schema
+from dragoman_server.cli.config_output import json_schema
 from dragoman_server.settings import (
     ClientKey,
     ModelCapabilitySettings,
