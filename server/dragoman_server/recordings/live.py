@@ -12,8 +12,8 @@ from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.client_request import SCOPE_SENDERS, ClientRequest
 from dragoman_server.proxying.destinations import Destination
 from dragoman_server.proxying.plan import Plan
+from dragoman_server.recordings.call_listener import ListenedSender, SenderWithListener
 from dragoman_server.recordings.redaction import redact_headers, redact_texts
-from dragoman_server.recordings.tap import ListenedSender, TappedSender
 from dragoman_server.settings import Settings
 from dragoman_server.upstream.errors import UpstreamError
 from dragoman_server.upstream.sender import UpstreamSender
@@ -47,7 +47,7 @@ class LiveWire:
 
             def sender_for(to: Destination, account: str, sender: UpstreamSender) -> UpstreamSender:
                 sender = sender if listened is None else listened(to, account, sender)
-                return TappedSender(self._attempt, sender)
+                return SenderWithListener(self._attempt, sender)
 
             return sender_for
 

@@ -25,6 +25,7 @@ from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.client_request import SCOPE_GOES_ON, SCOPE_SENDERS
 from dragoman_server.proxying.destinations import Destination
 from dragoman_server.proxying.plan import Plan
+from dragoman_server.recordings.call_listener import ListenedSender, SenderWithListener
 from dragoman_server.recordings.document import (
     Piece,
     RecordedAttempt,
@@ -41,7 +42,6 @@ from dragoman_server.recordings.redaction import (
     redact_pieces,
     redact_query,
 )
-from dragoman_server.recordings.tap import ListenedSender, TappedSender
 from dragoman_server.settings import Settings
 from dragoman_server.settings.secret import Mask
 from dragoman_server.streams.byte_stream import NOW
@@ -104,7 +104,7 @@ class Tape:
             _decoded(self.scope["headers"]) if plan.planner is None else [*plan.planner.headers.items()]
         )
         self.body = self.keep(b"" if plan.planner is None else plan.planner.body)
-        return lambda to, account, sender: TappedSender(partial(self.attempt, to, account), sender)
+        return lambda to, account, sender: SenderWithListener(partial(self.attempt, to, account), sender)
 
     def attempt(self, to: Destination, account: str, call: UpstreamCall) -> "_Attempt":
         """Begin to record a call."""

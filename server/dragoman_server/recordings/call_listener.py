@@ -30,7 +30,7 @@ class CallListener(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class TappedSender:
+class SenderWithListener:
     """An UpstreamSender around another one.
 
     Attributes:
