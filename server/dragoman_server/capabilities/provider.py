@@ -1,4 +1,4 @@
-"""A provider, and what several of them accept. The tables are in `providers` and `clouds`."""
+"""A provider, and what several of them accept. The tables are in `providers` and `cloud_providers`."""
 
 import re
 from collections.abc import Mapping

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from dragoman.document import EFFORTS
-from dragoman_server.capabilities.clouds import CLOUDS
+from dragoman_server.capabilities.cloud_providers import CLOUDS
 from dragoman_server.capabilities.doors import DOORS, door_name_at, host_name
 from dragoman_server.capabilities.provider import (
     CHAT,

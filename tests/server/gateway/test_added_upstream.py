@@ -18,7 +18,7 @@ from dragoman.codec import Capabilities, Endpoint, ModelList, RateLimitHeaders, 
 from dragoman.document import Request
 from dragoman_server import simulator
 from dragoman_server.app import Application, create_app
-from dragoman_server.capabilities import clouds, model_families, provider, providers
+from dragoman_server.capabilities import cloud_providers, model_families, provider, providers
 from dragoman_server.cli import clients
 from dragoman_server.config.loader import load
 from dragoman_server.settings import Settings
@@ -342,7 +342,10 @@ async def test_an_application_refuses_settings_with_an_unknown_protocol(tmp_path
 SERVER = Path(dragoman_server.__file__).parent
 # The simulator plays servers of each protocol, and tables have the protocols and names of known hosts and clients.
 NAMING = {
-    *(Path(table.__file__) for table in (clients, clouds, model_families, provider, providers, semconv)),
+    *(
+        Path(table.__file__)
+        for table in (clients, cloud_providers, model_families, provider, providers, semconv)
+    ),
     *Path(simulator.__file__).parent.rglob("*.py"),
 }
 
