@@ -10,7 +10,8 @@ More than a third of the lines declare settings with their help texts, and a sev
 from dragoman_server.settings.capabilities import ModelCapabilitySettings, capability_settings
 from dragoman_server.settings.clients import AwsKey, ClientKey, Group, LimitHolder
 from dragoman_server.settings.fields import settings_of
-from dragoman_server.settings.server import ARRAYS, Price, ServerSettings, Settings
+from dragoman_server.settings.prices import Price
+from dragoman_server.settings.server import ARRAYS, ServerSettings, Settings
 from dragoman_server.settings.upstreams import SIMULATOR, AccountSettings, RuleSettings, UpstreamSettings
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Settings of the gateway: the tables `[server]` and `[[prices]]`, and the whole."""
+"""Settings of the gateway: the table `[server]`, and the whole."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,13 +14,13 @@ from dragoman_server.settings.clients import AwsKey, ClientKey, Group
 from dragoman_server.settings.fields import (
     DAY_S,
     RESTART,
-    Dollars,
     FilePath,
     Seconds,
     SettingKind,
     Wait,
 )
 from dragoman_server.settings.patterns import WILDCARD, PatternTable
+from dragoman_server.settings.prices import Price
 from dragoman_server.settings.problems import ValueOrigin
 from dragoman_server.settings.secret import Mask, Secret, secrets_in, url_secrets
 from dragoman_server.settings.upstreams import (
@@ -48,7 +48,6 @@ MAX_BODY_BYTES = 64 * 2**20
 
 
 Timeout = Annotated[Seconds, Meta(ge=0.1, le=DAY_S)]
-TokenPrice = Annotated[Dollars, Meta(ge=0, le=10**6)]
 
 
 # What a reload does not take away altogether, because a half-written file has none either.
@@ -281,36 +280,6 @@ class ServerSettings:
     @property
     def tls(self) -> bool:
         return self.certfile is not None and self.keyfile is not None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
-    """One `[[prices]]` table: US dollars for a million tokens.
-
-    Attributes:
-        longer: The price of the same model for more input tokens.
-    """
-
-    model: Annotated[
-        str, "name that clients send, `upstream/model`, or the upstream's own name; * matches any text"
-    ]
-    input: Annotated[TokenPrice, "price of a million input tokens"]
-    output: Annotated[TokenPrice, "price of a million output tokens"]
-    cached_input: Annotated[
-        TokenPrice | None, "price of a million input tokens from a prompt cache; unset: as input"
-    ] = None
-    cache_write: Annotated[
-        TokenPrice | None, "price of a million input tokens written to a prompt cache; unset: as input"
-    ] = None
-    cache_write_1h: Annotated[
-        TokenPrice | None, "price of a million of those that are kept for an hour; unset: as cache_write"
-    ] = None
-    above_tokens: Annotated[
-        int,
-        Meta(ge=0, le=10**9),
-        "applies to requests with more input tokens than this; the lowest table of a model applies to all others",
-    ] = 0
-    longer: "Price | None" = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
