@@ -21,7 +21,7 @@ from dragoman_server.capabilities.provider import MESSAGES
 from dragoman_server.hosts.aws import BEDROCK_STREAM, ERROR_TYPE, write_error
 from dragoman_server.http.request import path_below_mount
 from dragoman_server.proxying.client_request import SCOPE_CLOUD, SCOPE_PATH
-from dragoman_server.streams.byte_stream import WRITE_NOW
+from dragoman_server.streams.byte_stream import NOW
 from dragoman_server.wire.headers import HeaderList, encode_headers, join_lists, media_type
 
 # Status and body of a whole response -> those of the cloud, and more headers.
@@ -245,9 +245,9 @@ def enter(scope: Scope, send: Send) -> tuple[Scope, Send]:
         return scope, send
     response = _CloudResponse(row.reply, row.framing, send)
     extensions = {**scope.get("extensions", {})}
-    if WRITE_NOW in extensions:
-        write = extensions[WRITE_NOW]["write"]
-        extensions[WRITE_NOW] = {"write": lambda data: write(response.reframed(data))}
+    if NOW in extensions:
+        write = extensions[NOW]["write"]
+        extensions[NOW] = {**extensions[NOW], "write": lambda data: write(response.reframed(data))}
         scope["extensions"] = extensions
     return scope, response.send
 

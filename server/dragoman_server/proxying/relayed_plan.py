@@ -4,8 +4,10 @@ Nothing else of it changes.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
+
+import msgspec
 
 from dragoman import Ledger, RequestRefused, WireError
 from dragoman.codec import ResponseContext
@@ -38,8 +40,7 @@ _BYTES_PER_TOKEN = 4
 _HTML = "text/html"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelayedPlan(Plan):
+class RelayedPlan(Plan, frozen=True, kw_only=True):
     """A request that is relayed as it is, but for the name of its model.
 
     Attributes:
@@ -118,7 +119,7 @@ class RelayedPlanner(Planner):
         return (
             None
             if found is None or to.settings.name == SIMULATOR
-            else replace(to, upstream=self.upstreams[found])
+            else msgspec.structs.replace(to, upstream=self.upstreams[found])
         )
 
     def plan(
