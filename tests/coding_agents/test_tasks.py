@@ -21,6 +21,8 @@ from sdk_clients.processes import UPSTREAMS, Simulator
 from dragoman import UPSTREAMS as SPECS
 from dragoman_server.cli.lint.prefixes import check_prefixes
 from dragoman_server.recordings.document import load
+from dragoman_server.settings.client_keys import hash_client_key, new_key
+from dragoman_server.settings.secret import Secret
 
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / ".clients"
@@ -121,6 +123,99 @@ def test_an_agent_runs_a_command_and_reports_it(
     assert "the gateway logged" not in done.stderr, shown
     settings = [file for pattern in ("*.json", "*.jsonc", "*.toml") for file in home.rglob(pattern)]
     assert not any(b"drk_" in file.read_bytes() for file in settings)
+
+
+CLIENT_KEY, SECRET = new_key(), "a-secret-of-some-length-0123456789"
+CLIENT_KEYS = f"""
+[models]
+"*" = "UPSTREAM/shell"
+[[client_keys]]
+name = "ci"
+hash = "{hash_client_key(CLIENT_KEY, Secret(SECRET))}"
+[[aws_keys]]
+access_key_id = "AKIDEXAMPLE"
+secret_access_key = "the-secret-access-key-of-it"
+client_key = "ci"
+"""
+ON_BEDROCK = {
+    "CLAUDE_CODE_USE_BEDROCK": "1",
+    "AWS_REGION": "us-east-1",
+    "ANTHROPIC_BEDROCK_BASE_URL": "URL",
+    **{f"ANTHROPIC_DEFAULT_{tier}_MODEL": "us.anthropic.claude" for tier in ("OPUS", "SONNET", "HAIKU")},
+}
+# What docs/clouds.md tells to set, and a path that requests then come at.
+CLOUDS: dict[str, tuple[dict[str, str], str]] = {
+    "bedrock": ({**ON_BEDROCK, "AWS_BEARER_TOKEN_BEDROCK": CLIENT_KEY}, "/model/us.anthropic.claude/invoke"),
+    "bedrock, signed": (
+        {
+            **ON_BEDROCK,
+            "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
+            "AWS_SECRET_ACCESS_KEY": "the-secret-access-key-of-it",
+        },
+        "/model/us.anthropic.claude/invoke-with-response-stream",
+    ),
+    "mantle": (
+        {
+            "CLAUDE_CODE_USE_MANTLE": "1",
+            "AWS_REGION": "us-east-1",
+            "ANTHROPIC_BEDROCK_MANTLE_BASE_URL": "URL",
+            "AWS_BEARER_TOKEN_BEDROCK": CLIENT_KEY,
+        },
+        "/v1/messages",
+    ),
+    "vertex": (
+        {
+            "CLAUDE_CODE_USE_VERTEX": "1",
+            "CLOUD_ML_REGION": "global",
+            "ANTHROPIC_VERTEX_PROJECT_ID": "any",
+            "ANTHROPIC_VERTEX_BASE_URL": "URL/v1",
+            "CLAUDE_CODE_SKIP_VERTEX_AUTH": "1",
+            "ANTHROPIC_AUTH_TOKEN": CLIENT_KEY,
+        },
+        "/v1/projects/any/locations/global/publishers/anthropic/models/",
+    ),
+    "foundry": (
+        {
+            "CLAUDE_CODE_USE_FOUNDRY": "1",
+            "ANTHROPIC_FOUNDRY_BASE_URL": "URL/anthropic",
+            "ANTHROPIC_FOUNDRY_API_KEY": CLIENT_KEY,
+        },
+        "/anthropic/v1/messages",
+    ),
+}
+
+
+@pytest.mark.parametrize("upstream", ["sim", *UPSTREAMS.values()])
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_claude_code_that_is_set_for_a_cloud_does_it(
+    tmp_path: Path, config: Path, cloud: str, upstream: str
+) -> None:
+    agent, (variables, path) = AGENTS["claude"], CLOUDS[cloud]
+    if shutil.which("claude", path=PATH) is None:
+        pytest.skip(f"claude is not installed: {agent.install}")
+    file = tmp_path / "dragoman.toml"
+    file.write_text(config.read_text() + CLIENT_KEYS.replace("UPSTREAM", upstream))
+    with GatewayProcess("--config", str(file), env={"DRAGOMAN_SECRET": SECRET}).ready() as gateway:
+        done = subprocess.run(
+            ["claude", *agent.arguments],
+            cwd=tmp_path,
+            env={
+                "PATH": PATH,
+                "HOME": str(tmp_path / "home"),
+                **{name: value.replace("URL", gateway.url) for name, value in variables.items()},
+            },
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "made.txt").read_text() == "made by a tool\n", done.stdout + done.stderr
+    assert "made by a tool" in done.stdout
+    requests = [line for line in gateway.output if path in line]
+    assert requests, gateway.output
+    assert all('"status": 200' in line for line in requests), requests
 
 
 CODEX_OVER_A_WEBSOCKET = """
