@@ -269,7 +269,7 @@ def host_capabilities(url: str, protocol: str, host: str = AUTO_HOST) -> Mapping
 
     host: UpstreamSettings.host.
     """
-    provider = _provider_at(url, host)
+    provider = provider_at(url, host)
     if provider is not None:
         known: Mapping[str, object] = {**provider.capabilities, **provider.by_protocol.get(protocol, {})}
     else:
@@ -289,7 +289,7 @@ def providers_of_model(model: str) -> Iterator[Provider]:
 
 def protocols_at(provider: Provider, url: str) -> tuple[str, ...]:
     """Return the protocols of a server that is used in a provider's place, the preferred one first."""
-    if provider.compatible is not None and _provider_at(url) is not provider:
+    if provider.compatible is not None and provider_at(url) is not provider:
         return (provider.compatible,)
     return provider.protocols
 
@@ -298,7 +298,7 @@ def protocols_of_model(upstream: UpstreamSettings, model: str) -> tuple[str, ...
     """Return the protocols in which an upstream serves a model, the preferred one first."""
     served: tuple[str, ...] = ()
     if host_name(upstream) in DOORS:
-        provider = _provider_at(upstream.base_url, upstream.host)
+        provider = provider_at(upstream.base_url, upstream.host)
         rows = () if provider is None else provider.model_protocols
         served = next((protocols for pattern, protocols in rows if matches(model, pattern)), ())
     names = sorted(upstream.protocols, key=lambda name: name != upstream.protocol)
@@ -307,12 +307,15 @@ def protocols_of_model(upstream: UpstreamSettings, model: str) -> tuple[str, ...
 
 def provider_name(url: str, host: str = AUTO_HOST) -> str | None:
     """Return the name of the provider whose public host `url` leads to, or None. host: UpstreamSettings.host."""
-    provider = _provider_at(url, host)
+    provider = provider_at(url, host)
     return None if provider is None else provider.name
 
 
-def _provider_at(url: str, host: str = AUTO_HOST) -> Provider | None:
-    """Return the provider to whose door or public host, or a subdomain of it (a region), `url` leads."""
+def provider_at(url: str, host: str = AUTO_HOST) -> Provider | None:
+    """Return the provider to whose door or public host, or a subdomain of it (a region), `url` leads.
+
+    host: UpstreamSettings.host.
+    """
     door = door_name_at(url) if host == AUTO_HOST else DOORS[host].provider or host if host in DOORS else ""
     if door:
         return next((provider for provider in PROVIDERS if provider.name == door), None)
@@ -322,6 +325,14 @@ def _provider_at(url: str, host: str = AUTO_HOST) -> Provider | None:
             if host == public or host.endswith("." + public):
                 return provider
     return None
+
+
+def kind_of_host(url: str, host: str = AUTO_HOST) -> str:
+    """Return what is known of the host of `url`, for people. host: UpstreamSettings.host."""
+    provider = provider_at(url, host)
+    if provider is not None:
+        return f"the host of {provider.name}"
+    return "a host on a private network" if is_local(url) else "an unknown public host"
 
 
 def is_local(url: str) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 from dragoman import UPSTREAMS, Capabilities
 from dragoman.codec import UpstreamSpec
 from dragoman_server.capabilities.model_families import families_of
-from dragoman_server.capabilities.providers import host_capabilities, is_local, provider_name
+from dragoman_server.capabilities.providers import host_capabilities, kind_of_host, provider_name
 from dragoman_server.settings import Settings, UpstreamSettings
 from dragoman_server.settings.fields import NONE, is_optional
 from dragoman_server.settings.patterns import matches
@@ -89,8 +89,7 @@ def _sources(
     host = host_capabilities(upstream.base_url, protocol, upstream.host)
     provider = provider_name(upstream.base_url, upstream.host)
     refused = _names(host.get("refuses"))
-    where = "a host on a private network" if is_local(upstream.base_url) else "an unknown public host"
-    yield where if provider is None else f"the host of {provider}", host
+    yield kind_of_host(upstream.base_url, upstream.host), host
     for family in families_of(model, provider, protocol):
         values = dict(family.capabilities)
         if "refuses" in values:

@@ -16,7 +16,9 @@ from command.cli import json_server, listing, run
 from command.process import DEADLINE_S
 from config_text import CANARY, LOCAL
 
+from dragoman_server.cli.doctor.command import _host
 from dragoman_server.platform.extras import install_command
+from dragoman_server.settings import UpstreamSettings
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +59,24 @@ def test_without_errors_it_exits_with_0(upstream: str) -> None:
     assert printed[-1] == "errors: 0, warnings: 1"
 
 
+@pytest.mark.parametrize(
+    ("base_url", "host", "text"),
+    [
+        ("https://api.x.ai/v1", "auto", "the host of xai: as of 2026-11-22, by docs.x.ai"),
+        (
+            "https://private.test",
+            "bedrock-invoke",
+            "the host of bedrock: as of 2026-11-23, by docs.aws.amazon.com/bedrock: inference-messages-api, "
+            "inference-responses-api",
+        ),
+        ("https://llm.example/v1", "auto", "an unknown public host: gets what nearly all servers accept"),
+    ],
+)
+def test_the_row_of_a_host(base_url: str, host: str, text: str) -> None:
+    found = _host(UpstreamSettings(name="up", protocol="openai_chat", base_url=base_url, host=host))
+    assert (found.check, found.subject, found.text) == ("host", "upstream up", f"is at {text}")
+
+
 def test_an_extra_that_is_missing_is_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman_server.platform.extras.find_spec", lambda name: None)
     assert lines(run("doctor", DRAGOMAN_OTEL="true"))[:2] == [
@@ -80,6 +100,7 @@ def test_json_has_a_stable_shape() -> None:
     assert checks == [
         ("ok", "config", "dragoman.toml"),
         ("warning", "file_mode", "dragoman.toml"),
+        ("ok", "host", "upstream local"),
         ("ok", "port", "server.port"),
         ("error", "connect", "upstream local"),
     ]
@@ -111,6 +132,9 @@ def test_ctrl_c_ends_it_without_a_traceback(backend: str) -> None:
     # What needs no network is there already.
     assert (process.returncode, output.splitlines()) == (
         1,
-        [b"ok       dragoman.toml: is correct; upstreams: local"],
+        [
+            b"ok       dragoman.toml: is correct; upstreams: local",
+            b"ok       upstream local: is at a host on a private network: gets what nearly all servers accept",
+        ],
     )
     assert errors.strip() == b"Aborted!"

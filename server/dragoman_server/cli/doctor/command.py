@@ -13,11 +13,12 @@ import anyio
 import click
 
 from dragoman_server import __version__
+from dragoman_server.capabilities.providers import kind_of_host, provider_at
 from dragoman_server.cli.clients import CLIENTS, first_requests
 from dragoman_server.cli.options import FAILURE, config_option, loader, print_lines
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.platform.extras import NEEDS_EXTRA
-from dragoman_server.settings import SIMULATOR
+from dragoman_server.settings import SIMULATOR, UpstreamSettings
 from dragoman_server.settings.problems import CheckFinding, CheckSeverity, ConfigError, ConfigProblem
 
 # The version of the shape of --json. More members need no new one.
@@ -80,6 +81,7 @@ def _findings(config_file: str | None, timeout_s: float, spend: bool) -> Iterato
 
     yield _summary(loaded)
     yield from offline_findings(loaded)
+    yield from map(_host, loaded.settings.upstreams)
     # On asyncio whatever the gateway's backend is: on trio Ctrl-C would be a group of exceptions.
     yield from anyio.run(
         partial(
@@ -112,6 +114,14 @@ def _summary(loaded: LoadedConfig) -> CheckFinding:
         return CheckFinding.note("config", place, text, fix)
     upstreams = ", ".join(upstream.name for upstream in loaded.settings.upstreams)
     return CheckFinding.ok("config", place, f"is correct; upstreams: {upstreams}")
+
+
+def _host(upstream: UpstreamSettings) -> CheckFinding:
+    """Say which row of the table of hosts an upstream gets its capabilities from."""
+    url, host = upstream.base_url, upstream.host
+    row, where = provider_at(url, host), kind_of_host(url, host)
+    why = "gets what nearly all servers accept" if row is None else f"as of {row.date}, by {row.source}"
+    return CheckFinding.ok("host", f"upstream {upstream.name}", f"is at {where}: {why}")
 
 
 def finding_lines(finding: CheckFinding) -> Iterator[str]:
