@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from dragoman_server.capabilities.provider import CHAT, GEMINI, LOOKED_UP
+from dragoman_server.capabilities.provider import CHAT, GEMINI, LOOKED_UP, RESPONSES
 from dragoman_server.settings.fields import NONE
 
 _SPECIAL = re.compile(r"[*?[]")
@@ -217,6 +217,16 @@ MODEL_FAMILIES = (
         providers=("openai", "azure"),
     ),
     *_rows(
+        "pydantic-ai#6536",
+        # Ids of calls begin at call_0 in every response. In a rewritten one they are distinct in their conversation.
+        ("gpt-[5-9]*", {"relay": "rewrite"}),
+        # "Supported options: ["auto"]"
+        ("gpt-oss-*", {"relay": "rewrite", "forced_tools": "no"}),
+        date="2026-11-23",
+        providers=("mantle",),
+        protocol=RESPONSES,
+    ),
+    *_rows(
         "pydantic-ai#6536 and live tests of 2026-10-09",
         # A schema is ignored.
         ("gpt-oss-*", {"structured_output": NONE}),
@@ -242,6 +252,14 @@ MODEL_FAMILIES = (
         # "After the optional system message, conversation roles must alternate user and assistant roles except for
         # tool calls and results."
         ("devstral-*", {"turn_order": "alternate"}),
+    ),
+    *_rows(
+        "pydantic-ai#6593",
+        # max_completion_tokens is a 422, by the names that Azure suggests for deployments.
+        ("*[sx]tral-*", {"max_tokens_field": "max_tokens"}),
+        date="2026-11-23",
+        providers=("azure",),
+        protocol=CHAT,
     ),
     *_rows(
         "docs.mistral.ai: reasoning",
