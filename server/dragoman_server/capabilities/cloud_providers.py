@@ -46,6 +46,7 @@ CLOUDS = (
         CLAUDE_API,
         date=LOOKED_UP,
         url_variable="ANTHROPIC_FOUNDRY_BASE_URL",
+        set_by=("CLAUDE_CODE_USE_FOUNDRY", "ANTHROPIC_FOUNDRY_RESOURCE"),
     ),
     Provider(
         "bedrock",
@@ -60,6 +61,7 @@ CLOUDS = (
         models=_BEDROCK_MODELS,
         model_protocols=_BEDROCK_PROTOCOLS,
         url_variable="AWS_BEDROCK_BASE_URL",
+        set_by=("CLAUDE_CODE_USE_BEDROCK",),
     ),
     Provider(
         "mantle",
@@ -78,6 +80,7 @@ CLOUDS = (
         models=_BEDROCK_MODELS,
         model_protocols=_BEDROCK_PROTOCOLS,
         url_variable="ANTHROPIC_BEDROCK_MANTLE_BASE_URL",
+        set_by=("CLAUDE_CODE_USE_MANTLE", "ANTHROPIC_BEDROCK_MANTLE_BASE_URL"),
     ),
     Provider(
         "claude-aws",
@@ -89,6 +92,7 @@ CLOUDS = (
         date=LOOKED_UP,
         headers=(("anthropic-workspace-id", "ANTHROPIC_AWS_WORKSPACE_ID"),),
         url_variable="ANTHROPIC_AWS_BASE_URL",
+        set_by=("ANTHROPIC_AWS_WORKSPACE_ID",),
     ),
     Provider(
         "claude-google",
@@ -100,6 +104,7 @@ CLOUDS = (
         {"default_model": "claude-sonnet-5-5", **CLAUDE_API},
         date=LOOKED_UP,
         url_variable="ANTHROPIC_GOOGLE_CLOUD_BASE_URL",
+        set_by=("ANTHROPIC_GOOGLE_CLOUD_WORKSPACE_ID",),
     ),
     Provider(
         "vertex",
@@ -122,5 +127,6 @@ CLOUDS = (
             ("*", (RESPONSES,)),
         ),
         url_variable="VERTEX_BASE_URL",
+        set_by=("CLAUDE_CODE_USE_VERTEX", "ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_GENAI_USE_VERTEXAI"),
     ),
 )

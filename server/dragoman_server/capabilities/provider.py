@@ -23,7 +23,10 @@ LOOKED_UP = "2026-11-22"
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 # Other names of the same variables, which vendors' SDKs read as well.
-_OTHER_VARIABLES: Mapping[str, tuple[str, ...]] = {"AWS_REGION": ("AWS_DEFAULT_REGION",)}
+_OTHER_VARIABLES: Mapping[str, tuple[str, ...]] = {
+    "AWS_REGION": ("AWS_DEFAULT_REGION",),
+    "GOOGLE_CLOUD_PROJECT": ("ANTHROPIC_VERTEX_PROJECT_ID", "ANTHROPIC_GOOGLE_CLOUD_PROJECT"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,7 @@ class Provider:
     Attributes:
         keys: Pairs of an environment variable and the `auth` setting; the first variable that is set wins. Without any,
             the environment makes no upstream of it.
+        set_by: Variables of the vendor's clients that show that it is used, maybe with other credentials than a key.
         base_url: The URL of its public API, as the vendor's SDK takes it. `${NAME}` is a variable of the environment.
         url_variable: The variable in which the vendor's SDK takes another one, "" for `<NAME>_BASE_URL`.
         protocols: All that it speaks, the preferred one first.
@@ -65,6 +69,7 @@ class Provider:
     models: tuple[str, ...] = ()
     models_elsewhere: bool = False
     url_variable: str = ""
+    set_by: tuple[str, ...] = ()
 
     @property
     def base_url_variable(self) -> str:

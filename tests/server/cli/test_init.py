@@ -23,6 +23,7 @@ from dragoman_server.cli.local_servers import LOCAL_SERVERS, FoundServer
 from dragoman_server.config.loader import LoadedConfig, load
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.routes import ModelRoute, resolve
+from dragoman_server.platform.extras import install_command
 from dragoman_server.serving.sockets import BoundAddress
 
 FILE = Path("dragoman.toml")
@@ -71,6 +72,35 @@ def test_each_provider_with_a_key_is_an_upstream_that_refers_to_it() -> None:
                 for each in environment.upstreams
             )
             assert f'api_key = "${{{variable}}}"' in FILE.read_text()
+
+
+CLOUDS = {
+    "CLAUDE_CODE_USE_BEDROCK": "1",
+    "AWS_DEFAULT_REGION": "us-gov-west-1",
+    "ANTHROPIC_AWS_WORKSPACE_ID": "wrkspc_1",
+    "ANTHROPIC_VERTEX_PROJECT_ID": "the-project",
+    "ANTHROPIC_BEDROCK_MANTLE_BASE_URL": "http://127.0.0.1:8080",
+}
+
+
+def test_clouds_without_a_key_are_upstreams_by_the_variables_of_their_clients() -> None:
+    loaded = written(**CLOUDS)
+    assert [(each.name, each.base_url) for each in loaded.settings.upstreams] == [
+        ("bedrock", "https://bedrock-runtime.us-gov-west-1.amazonaws.com"),
+        ("claude-aws", "https://aws-external-anthropic.us-gov-west-1.api.aws"),
+        ("vertex", "https://aiplatform.googleapis.com/v1/projects/the-project/locations/global"),
+    ]
+    assert loaded.settings.upstreams[1].headers["anthropic-workspace-id"].reveal() == "wrkspc_1"
+    with_key = written(**CLOUDS, AWS_BEARER_TOKEN_BEDROCK=CANARY)
+    assert [each.name for each in with_key.settings.upstreams].count("bedrock") == 1
+
+
+def test_a_cloud_whose_extra_is_missing_is_a_comment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman_server.platform.extras.find_spec", lambda name: None)
+    assert written(**CLOUDS).settings.upstreams == ()
+    text = FILE.read_text()
+    assert '# name = "vertex"' in text
+    assert f"# Install that, and remove the # below: {install_command('vertex')}" in text
 
 
 def test_a_base_url_of_ones_own_is_a_reference_too() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dragoman import UPSTREAMS
+from dragoman_server.capabilities.doors import DOORS
 from dragoman_server.capabilities.provider import CHAT
 from dragoman_server.capabilities.providers import PROVIDERS, address_of
 from dragoman_server.cli.listeners import find_listener, free_port
@@ -22,9 +23,11 @@ from dragoman_server.models.routes import (
     filter_chat_models,
     resolve,
 )
+from dragoman_server.platform.extras import install_command, missing_extra
 from dragoman_server.serving.sockets import AddressInUse, StartupError, bind
 from dragoman_server.settings import Settings, UpstreamSettings, settings_of
 from dragoman_server.settings.patterns import WILDCARD
+from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.values import InvalidValue, check_value, is_loopback
 from dragoman_server.upstream.client import origin_of
 
@@ -68,7 +71,11 @@ class InitialConfig:
 async def find_initial_config(loaded: LoadedConfig, environ: Mapping[str, str]) -> InitialConfig:
     """Look for everything that the file may name. loaded: what the environment alone configures."""
     found = await find_local_servers(environ)
-    entries = (*_entries_of_providers(loaded, environ), *_entries_of_servers(loaded, environ, found))
+    entries = (
+        *_entries_of_providers(loaded, environ),
+        *_entries_of_clouds(loaded, environ),
+        *_entries_of_servers(loaded, environ, found),
+    )
     port, reason = await _port(loaded)
     return InitialConfig(entries, port, reason)
 
@@ -84,6 +91,32 @@ def _entries_of_providers(loaded: LoadedConfig, environ: Mapping[str, str]) -> I
         yield Entry(
             replace(upstream, variables=variables), upstream.name, f"key in {variables['api_key']}", comment
         )
+
+
+def _entries_of_clouds(loaded: LoadedConfig, environ: Mapping[str, str]) -> Iterator[Entry]:
+    """Yield the clouds that variables show and that are no upstreams by a key. Nothing looks for credentials here."""
+    for provider in PROVIDERS:
+        shown = next((name for name in provider.set_by if environ.get(name)), None)
+        url, door = provider.base_url_in(environ), DOORS.get(provider.name)
+        known = loaded.settings.upstream(provider.name) is not None
+        if known or shown is None or url is None or door is None:
+            continue
+        if is_loopback(address_of(url)[0]):  # clients that are set for a cloud find the gateway there
+            continue
+        upstream = UpstreamSettings(
+            name=provider.name,
+            protocol=provider.protocols[0],
+            protocols=tuple(sorted(provider.protocols)),
+            base_url=url,
+            headers={header: Secret("") for header, _ in provider.headers},
+            variables=dict(provider.headers),
+        )
+        missing = missing_extra(door.extra) is not None
+        comment = (
+            f"Without api_key it gets the credentials that dragoman[{door.extra}] finds; `dragoman doctor` says which.",
+            *((f"Install that, and remove the # below: {install_command(door.extra)}",) if missing else ()),
+        )
+        yield Entry(upstream, provider.name, f"a cloud, by {shown}", comment, active=not missing)
 
 
 def _entries_of_servers(
