@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 from starlette.types import Message, Scope, Send
 
-from dragoman import UPSTREAMS, RemoteProtocolError, peek
+from dragoman import UPSTREAMS, RemoteProtocolError, RequestRefused, peek
 from dragoman.codec import SSE, Framing, TokenCount, reframe
 from dragoman.jsontext import decode, decode_object, encode
 from dragoman_server.capabilities.doors import BETAS, DOORS, VERSION
@@ -183,16 +183,24 @@ class CloudRequest:
     model: str
 
     def as_served(self, body: bytes, headers: Mapping[str, str]) -> tuple[bytes, dict[str, str]]:
-        """Return the body of the request here, and the headers that were members of it. Raises RemoteProtocolError."""
+        """Return the body of the request here, and the headers that were members of it.
+
+        Raises RemoteProtocolError and RequestRefused.
+        """
         row = self.row
         if not (row.wraps_messages or self.model) or media_type(headers.items()).startswith("multipart/"):
             return body, {}
+        if _GUARDRAIL in headers:
+            # What would come is not what the client has asked for.
+            raise RequestRefused(
+                f"guardrails are those of Bedrock: leave out {_GUARDRAIL}", code="unsupported_value"
+            )
         fields = peek(body if row.unwrap is None else row.unwrap(body)).fields
         members: dict[str, object] = {**fields}
         moved = dict[str, str]()
         if row.wraps_messages:
             for member, header in _HEADER_MEMBERS.items():
-                if members.pop(member, None) is not None:
+                if members.pop(member, None) is not None and bytes(fields[member]) != b"null":
                     moved[header] = _header_value(member, fields[member])
             if VERSION in moved:
                 moved[VERSION] = _VERSIONS.get(moved[VERSION], moved[VERSION])
@@ -205,6 +213,7 @@ class CloudRequest:
         return encode(members), moved
 
 
+_GUARDRAIL = "x-amzn-bedrock-guardrailidentifier"
 # Characters of a header that was a member: as many as a server accepts in a whole head.
 _MAX_HEADER = 8192
 _HEADER_VALUE = re.compile(r"[\x21-\x2b\x2d-\x7e]+")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
 
@@ -17,6 +18,7 @@ from gateway.fakes import FakeClient, OneResponse, Script, http_scope
 
 from dragoman import RequestRefused
 from dragoman_server.app import create_app
+from dragoman_server.http.auth import Keyring
 from dragoman_server.http.aws_signature import MAX_SKEW_S, read_signature
 from dragoman_server.settings import AwsKey, ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
@@ -204,6 +206,16 @@ async def test_who_did_not_sign_gets_to_know_nothing_of_a_key() -> None:
     for client in (unknown, forged, changed, disabled, gone):
         assert client.status == 401
         assert client.headers["x-amzn-errortype"] == "UnrecognizedClientException"
+
+
+def test_an_aws_key_may_be_that_of_a_stored_key() -> None:
+    stored: Any = SimpleNamespace(keys={"red": KEY, "blue": replace(KEY, name="blue", group="gone")})
+    keyring = Keyring((), Secret("secret"), stored=stored, aws_keys=(AWS_KEY,))
+    assert keyring.aws_key(KEY_ID) is AWS_KEY
+    assert keyring.named("red", NOW) is KEY
+    for name, reason in (("blue", "there is no group gone"), ("green", "there is no client key green")):
+        with pytest.raises(RequestRefused, match=reason):
+            keyring.named(name, NOW)
 
 
 @pytest.mark.anyio

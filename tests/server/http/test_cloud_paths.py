@@ -68,15 +68,13 @@ def shown(body: bytes, media_type: str) -> Iterator[str]:
         yield f"{json.dumps(message.headers)} {message.payload.decode()}"
 
 
-def received(lines: list[str]) -> list[str]:
-    path, _, query = unquote(lines[0]).partition("?")
-    headers, end = json.JSONDecoder().raw_decode(lines[1])
+def asked(
+    path: str, body: bytes, headers: dict[str, str] | None = None, **scope: Any
+) -> tuple[Any, list[Any]]:
+    """Return the client, and what the upstream got."""
     requests: list[httpx2.Request] = []
     upstream = UpstreamSettings(
-        name="up",
-        protocol="anthropic_messages",
-        protocols=tuple(UPSTREAMS),
-        base_url="http://up.test",
+        name="up", protocol="anthropic_messages", protocols=tuple(UPSTREAMS), base_url="http://up.test"
     )
 
     async def ask() -> Any:
@@ -85,9 +83,15 @@ def received(lines: list[str]) -> list[str]:
             Settings(upstreams=(upstream,), models={"*": "up/*"}), client=UpstreamClient(transport=transport)
         )
         async with app.lifespan():
-            return await call(app, f"{path}?{query}", lines[1][end:].encode(), headers=headers)
+            return await call(app, path, body, headers=headers, **scope)
 
-    client = anyio.run(ask)
+    return anyio.run(ask), requests
+
+
+def received(lines: list[str]) -> list[str]:
+    path, _, query = unquote(lines[0]).partition("?")
+    headers, end = json.JSONDecoder().raw_decode(lines[1])
+    client, requests = asked(f"{path}?{query}", lines[1][end:].encode(), headers)
     out = []
     for request in requests:
         of_bodies = [f"{name}: {request.headers[name]}" for name in OF_BODIES if name in request.headers]
@@ -99,3 +103,18 @@ def received(lines: list[str]) -> list[str]:
 
 def test_what_comes_at_the_paths_of_clouds() -> None:
     rows.check(ROWS, received)
+
+
+def test_below_a_mount() -> None:
+    path = "/gate/model/anthropic.claude-x/invoke"
+    client, [request] = asked(path, b'{"max_tokens": 9, "messages": []}', root_path="/gate")
+    assert (client.status, json.loads(request.content)["model"]) == (200, "anthropic.claude-x")
+
+
+def test_forms_keep_their_bytes() -> None:
+    """The deployment in the path is the model of whatever reads them."""
+    client, requests = asked(
+        "/openai/deployments/d/chat/completions", b"--b", {"content-type": "multipart/form-data; boundary=b"}
+    )
+    assert (client.status, requests) == (400, [])
+    assert "is not valid JSON" in client.error["message"]

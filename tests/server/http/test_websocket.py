@@ -690,6 +690,12 @@ async def test_a_handshake_with_a_key_is_accepted(headers: dict[str, str], recor
         assert client.events[-1][1]["headers"]["retry-after"]
 
 
+async def test_a_client_that_is_set_for_azure_finds_it() -> None:
+    async with websocket(scripted(CHAT, STREAMS[CHAT]).app, "/openai/v1/responses") as client:
+        client.create()
+        assert (await client.turn())[-1]["type"] == "response.completed"
+
+
 async def test_a_turn_has_the_configuration_of_its_time() -> None:
     up = scripted(CHAT, STREAMS[CHAT], keys={"red": {}})
     async with up.app.lifespan(), websocket(up.app, headers={"authorization": "Bearer drk_red"}) as client:

@@ -84,6 +84,22 @@ async def test_each_attempt_has_its_account_and_all_losses_are_recorded(tmp_path
     assert set(recording.losses) > {each.replace("=", " ") for each in named[:-1]}
 
 
+async def test_a_request_at_the_path_of_a_cloud_is_recorded_as_it_is_served(tmp_path: Path) -> None:
+    body = {
+        **body_of(""),
+        "anthropic_version": "bedrock-2023-05-31",
+        "anthropic_beta": ["context-1m-2025-08-07"],
+    }
+    del body["model"], body["stream"]
+    async with gateway(record=str(tmp_path)) as running:
+        await running.call("/model/messages/echo/invoke-with-response-stream", body)
+    [recording] = recordings(tmp_path)
+    assert recording.request.path == "/v1/messages"
+    assert dict(recording.request.headers)["anthropic-beta"] == "context-1m-2025-08-07"
+    assert json.loads(recording.request.body)["model"] == "messages/echo"
+    assert first_difference(recording, replay(recording)) is None
+
+
 @pytest.mark.parametrize("upstream", ["chat", "stateless"])
 async def test_each_request_of_a_websocket_is_recorded(tmp_path: Path, upstream: str) -> None:
     async with (
