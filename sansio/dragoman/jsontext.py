@@ -10,6 +10,7 @@ from dragoman._wire.json import (
     decode,
     decode_object,
     encode,
+    encode_lines,
     encode_text,
     kind_of,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "decode",
     "decode_object",
     "encode",
+    "encode_lines",
     "encode_text",
     "kind_of",
     "splice_model",

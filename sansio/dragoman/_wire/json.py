@@ -26,7 +26,8 @@ JSONObject: TypeAlias = dict[str, JSON]
 MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
 
 _decode = msgspec.json.Decoder().decode
-_encode = msgspec.json.Encoder().encode
+_ENCODER = msgspec.json.Encoder()
+_encode = _ENCODER.encode
 
 
 def decode(data: bytes) -> JSON:
@@ -94,6 +95,14 @@ def encode_strings(texts: list[str]) -> list[bytes]:
         return list(map(_encode, texts))
     except UnicodeEncodeError:
         return list(map(encode, texts))
+
+
+def encode_lines(values: list[JSON]) -> bytes:
+    """Encode each of some values in a line, which has an end."""
+    try:
+        return _ENCODER.encode_lines(values)
+    except UnicodeEncodeError:
+        return b"".join([encode(value) + b"\n" for value in values])
 
 
 def encode_text(value: JSON) -> str:

@@ -5,7 +5,7 @@ Nothing is kept, and no request makes an event, unless there is a reader or the 
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -13,7 +13,7 @@ import anyio
 
 from dragoman import RequestRefused
 from dragoman.errors import mask_value
-from dragoman.jsontext import JSON, encode
+from dragoman.jsontext import JSON, encode_lines
 from dragoman_server.feed.events import MAX_LABEL_LENGTH, WIRE_EVENT, EventBatch, EventFilter, EventRing
 from dragoman_server.log import RequestRecord
 from dragoman_server.platform.changes import Changes
@@ -86,12 +86,10 @@ class Feed(BackgroundTaskGroup):
     def _encode_pending(self) -> None:
         """Put the events that wait into the ring: together, because most of what this takes is taken once for all."""
         pending, self._pending = self._pending, []
-        if not pending:
-            return
-        text = _encoded(event for _, _, event in pending)
+        text = encode_lines([event for _, _, event in pending]).decode()
         if self._mask.may_change(text):
-            text = _encoded(mask_value(event, self._mask) for _, _, event in pending)
-        for (kind, labels, _), line in zip(pending, text.split("\n"), strict=True):
+            text = encode_lines([mask_value(event, self._mask) for _, _, event in pending]).decode()
+        for (kind, labels, _), line in zip(pending, text.split("\n")[:-1], strict=True):
             self._ring.add(kind, labels, line)
 
     @property
@@ -180,11 +178,6 @@ class OpenReader:
 
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     end_reason: str = ""
-
-
-def _encoded(events: Iterable[JSON]) -> str:
-    """Return events as JSON, a line each."""
-    return b"\n".join(map(encode, events)).decode()
 
 
 def now() -> float:

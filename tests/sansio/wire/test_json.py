@@ -18,6 +18,7 @@ from dragoman._wire.json import (
     decode,
     decode_object,
     encode,
+    encode_lines,
     encode_text,
     is_object_text,
     kind_of,
@@ -49,6 +50,13 @@ def test_accepted(subtests: pytest.Subtests) -> None:
     for case, (text, value) in TAKEN.items():
         with subtests.test(case=case):
             assert decode(text) == (json.loads(text) if value is None else value)
+
+
+def test_a_line_of_each_value() -> None:
+    values: list[JSON] = [decode(text) for text, _ in TAKEN.values()]
+    for some in ([], ["a\n", 1], values):
+        lines = encode_lines(some).split(b"\n")
+        assert ([decode(line) for line in lines[:-1]], lines[-1]) == (some, b"")
 
 
 # Refused texts with their error messages, which may not quote the text.
