@@ -7,7 +7,7 @@ budgets, the log and recordings are the same, and a reload is effective from the
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Protocol
 
@@ -28,11 +28,11 @@ from dragoman_server.http.client_messages import (
 from dragoman_server.http.errors import INTERNAL_ERROR
 from dragoman_server.platform.cancellation import return_if_cancelled
 from dragoman_server.platform.changes import Changes
-from dragoman_server.platform.off_loop import off_loop
+from dragoman_server.platform.off_loop import INLINE_BYTES, off_loop
 from dragoman_server.proxying.client_request import SCOPE_TURN
 from dragoman_server.responses.recent import RecentResponses, Turn
 from dragoman_server.settings.server import MAX_BODY_BYTES
-from dragoman_server.streams.byte_stream import DRAINING, UTF8
+from dragoman_server.streams.byte_stream import DRAINING, NOW, UTF8
 from dragoman_server.wire.headers import BROWSER_HEADERS, retry_headers
 from dragoman_server.wire.replies import Reply
 
@@ -99,11 +99,13 @@ class WebSocketConnection:
         self.left = anyio.Event()
         self._receive = receive
         self._asgi_send = send
-        self._sending = anyio.Lock()
+        self._sending = anyio.Lock(fast_acquire=True)
         self._closed = False
         self._recent = RecentResponses()
-        self._utf8 = UTF8 in scope.get("extensions", {})
-        self._unread: deque[bytes | None] = deque()  # messages; None stands for a binary one
+        extensions = scope.get("extensions", {})
+        self._utf8 = UTF8 in extensions
+        self._send_now: Callable[[Iterable[bytes]], bool] | None = extensions.get(NOW, {}).get("send")
+        self._unread: deque[bytes | None] = deque()  # messages, None stands for a binary one
         self._lanes: dict[str | None, deque[Create]] = {}  # those at work, with what waits in them
         self._waiting_bytes = 0
         self._running: dict[str | None, WebSocketWriter] = {}  # the response that each of them sends
@@ -133,6 +135,12 @@ class WebSocketConnection:
         data = with_lane(event, lane)
         text = data if self._utf8 else data.decode("utf-8", "replace")
         await self._send({"type": "websocket.send", "text": text})
+
+    def send_now(self, events: Iterable[bytes], lane: str | None) -> bool:
+        """Send events of a lane if that is possible without waiting. Return false if none was sent."""
+        if self._send_now is None or self._sending.locked() or self._closed:
+            return False
+        return self._send_now([with_lane(event, lane) for event in events])
 
     async def _send(self, message: Message) -> None:
         async with self._sending:
@@ -239,8 +247,10 @@ class WebSocketConnection:
         turn = Turn(self._recent, create.generates, create.lane)
         channel = _TurnChannel(self, create)
         self._running[create.lane] = channel.writer
+        extensions = {NOW: {"write": channel.write_now}}
+        scope = {**self._request_scope(), SCOPE_TURN: turn, "extensions": extensions}
         try:
-            await self.app({**self._request_scope(), SCOPE_TURN: turn}, channel.receive, channel.send)
+            await self.app(scope, channel.receive, channel.send)
         except Exception:  # the application has logged it
             status, body = self.protocol.write_error(INTERNAL_ERROR, None)
             await self.send(self.error_event(status, body, ()), create.lane)
@@ -291,6 +301,8 @@ class _TurnChannel:
         self.writer = connection.spec.writer()
         self._status = 0
         self._headers: list[tuple[bytes, bytes]] = []
+        self._read = 0  # bytes that write_now() has read and not sent
+        self._unsent: list[bytes] = []  # their events
 
     async def receive(self) -> Message:
         if self._body is not None:
@@ -305,10 +317,22 @@ class _TurnChannel:
             return
         body, last = message.get("body", b""), not message.get("more_body", False)
         if self._status < 400:
-            events = await off_loop(len(body), self.writer.send, body)
+            body, self._read = body[self._read :], 0
+            events, self._unsent = self._unsent, []
+            events += await off_loop(len(body), self.writer.send, body)
             events += self.writer.end() if last else ()
         else:
             headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self._headers]
             events = [self._connection.error_event(self._status, body, headers)]
         for event in events:
             await self._connection.send(event, self._lane)
+
+    def write_now(self, data: bytes) -> bool:
+        """See WriteNow. What was not written comes again, as the beginning of the next message."""
+        if len(data) > INLINE_BYTES:
+            return False
+        events = self.writer.send(data)
+        if self._connection.send_now(events, self._lane):
+            return True
+        self._read, self._unsent = len(data), events
+        return False

@@ -37,7 +37,7 @@ from dragoman_server.serving.websocket_frames import (
     data_frames,
 )
 from dragoman_server.serving.websocket_handshake import Handshake
-from dragoman_server.streams.byte_stream import DRAINING, UTF8
+from dragoman_server.streams.byte_stream import DRAINING, NOW, UTF8
 
 if TYPE_CHECKING:
     from dragoman_server.serving.connection import Connection
@@ -105,13 +105,15 @@ class WebSocket:
     def begin(self, request: StreamRequest) -> None:
         """Start the application."""
         self._request = request
-        scope = {
+        scope: Any = {
             **request.scope(self._transport, "websocket"),
             "asgi": {"spec_version": "2.4", "version": "3.0"},
             "scheme": "wss" if self._transport.tls else "ws",
             "subprotocols": list(self._handshake.subprotocols),
             "extensions": {"websocket.http.response": {}, DRAINING: self._worker.terminated, UTF8: {}},
         }
+        if request.http_version != "2":
+            scope["extensions"][NOW] = {"send": self.send_now}
         # Not the connection's request, which has a second to end: who ends its side without a Close is gone.
         self._transport.start_app(self.app, scope, self._events, self.app_send)
         self._events.offer({"type": "websocket.connect"})
@@ -228,6 +230,16 @@ class WebSocket:
                     await self._writer.send_end(self._stream_id)
             case phase, kind:
                 raise RuntimeError(f"{kind} cannot be sent in the phase {phase.name}")
+
+    def send_now(self, texts: Iterable[bytes]) -> bool:
+        """Send texts as messages if that is possible without waiting. See NOW."""
+        if self._phase is not _Phase.OPEN or self._left or self._writing.locked or not self._is_whole:
+            return False
+        frames = [frame for text in texts for frame in data_frames(DataMessage(TEXT, text))]
+        if not self._transport.write_now(b"".join([self._pongs, *frames])):
+            return False
+        self._pongs = b""
+        return True
 
     async def _accept(self, message: Any) -> None:
         status, headers = self._handshake.accept(message.get("subprotocol"), message.get("headers", ()))

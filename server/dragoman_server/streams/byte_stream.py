@@ -13,7 +13,8 @@ from typing import Protocol, TypeAlias
 # False: nothing was passed. For the pieces between the first and the last one of a response, which go through `send`.
 WriteNow: TypeAlias = Callable[[bytes], bool]
 # The ASGI extension in which our server offers one, as its member "write", and as its member "receive" a function that
-# returns what `receive` would return without waiting, else None.
+# returns what `receive` would return without waiting, else None. For a WebSocket its member "send" takes texts, as
+# UTF-8, and is to them what WriteNow is to pieces of a body.
 NOW = "dragoman.now"
 
 # Its extensions for WebSockets. The method wait() of the first returns when a stop has begun: the application then ends

@@ -329,6 +329,7 @@ class FakeWebSocketClient:
         self._changed = anyio.Event()
         self._read = 0  # events that next_event() has returned
         self._sending = 0
+        self._takes_now = False
 
     def say(self, message: object) -> None:
         """Send a message: text, bytes, or a value as JSON."""
@@ -365,6 +366,18 @@ class FakeWebSocketClient:
                 raise OSError("the peer has gone")
         finally:
             self._sending -= 1
+        self._take(message)
+
+    def send_now(self, texts: Iterable[bytes]) -> bool:
+        """Take them at every second call, if it need not wait."""
+        self._takes_now = not self._takes_now and not self._pace
+        if self._takes_now:
+            assert not self._sending
+            for text in texts:
+                self._take({"type": "websocket.send", "text": text})
+        return self._takes_now
+
+    def _take(self, message: MutableMapping[str, Any]) -> None:
         canaries.look_at_message(message)
         self.messages.append((anyio.current_time(), message))
         if message["type"] == "websocket.send":
@@ -429,7 +442,7 @@ async def websocket(
 ) -> AsyncIterator[FakeWebSocketClient]:
     """A client that is connected to the application, or was refused, and leaves at the end."""
     client = client or FakeWebSocketClient()
-    extensions: dict[str, Any] = {"websocket.http.response": {}}
+    extensions: dict[str, Any] = {"websocket.http.response": {}, NOW: {"send": client.send_now}}
     if draining is not None:
         extensions["dragoman.draining"] = draining
     of_websocket = {"type": "websocket", "scheme": "ws", "subprotocols": [], "extensions": extensions}

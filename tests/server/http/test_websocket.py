@@ -436,6 +436,21 @@ async def test_silence_before_a_failure_ends_in_a_failed_response() -> None:
         assert kinds == ["response.created", "response.failed"]
 
 
+async def test_events_that_come_one_by_one() -> None:
+    """As often as not the connection takes them without waiting."""
+    *words, finish, done = STREAMS[CHAT].body
+    pieces = [step for _ in range(20) for step in (*words, Sleep(0.01))]
+    up = scripted(CHAT, Script([*pieces, finish, done], headers=STREAMS[CHAT].headers))
+    async with websocket(up.app) as client:
+        client.create(stream_id="a")
+        events = await client.turn("a")
+        assert [event["sequence_number"] for event in events] == list(range(len(events)))
+        deltas = [event["delta"] for event in events if event["type"] == "response.output_text.delta"]
+        assert deltas == ["Hello"] * 20
+        kinds = [event["type"].removeprefix("response.") for event in events[-4:]]
+        assert kinds == ["output_text.done", "content_part.done", "output_item.done", "completed"]
+
+
 # Errors.
 
 

@@ -26,7 +26,7 @@ from dragoman_server.serving.websocket import (
 )
 from dragoman_server.serving.websocket_frames import BINARY, CLOSE, MAX_FRAME, PING, PONG, TEXT
 from dragoman_server.settings import ServerSettings
-from dragoman_server.streams.byte_stream import DRAINING, UTF8
+from dragoman_server.streams.byte_stream import DRAINING, NOW, UTF8
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
@@ -123,7 +123,8 @@ async def test_messages_of_both_kinds(over: Over) -> None:
         "path": "/ws",
         "subprotocols": [],
     }
-    assert app.scope["extensions"].keys() == {"websocket.http.response", DRAINING, UTF8}
+    of_http1 = {NOW} if isinstance(over, OverHTTP1) else set()
+    assert app.scope["extensions"].keys() == {"websocket.http.response", DRAINING, UTF8, *of_http1}
 
 
 async def test_more_small_messages_than_a_rate(over: Over) -> None:
@@ -441,6 +442,25 @@ async def test_nothing_follows_half_a_frame(over: Over) -> None:
     assert set(answer.body[10:]) == {0}
     assert answer.ended == ("" if isinstance(over, OverHTTP1) else "reset")
     assert ended == 5
+
+
+async def test_messages_that_are_sent_without_waiting() -> None:
+    """Every second time a task has to wait. Behind it follow pongs as well."""
+    found: list[bool] = []
+
+    async def sends(receive: Receive, send: Send) -> None:
+        send_now = app.scope["extensions"][NOW]["send"]
+        found.append(send_now([b"x", b"y" * 200]))
+        found.append(send_now([b"not now"]))
+        await anyio.sleep(1)  # until a ping has come
+        await send({"type": "websocket.close"})
+        found.append(send_now([b"closed"]))
+
+    app, over = App(sends), OVER["http/1.1"]
+    answer, _ = await serve(app, over, 0.5, over.frames(frame(PING, b"p")))
+    assert found == [True, False, False]
+    texts = [(FIN | TEXT, b"x"), (FIN | TEXT, b"y" * 200)]
+    assert answer.frames == [*texts, (FIN | PONG, b"p"), (FIN | CLOSE, b"\3\xe8")]
 
 
 # Instead of a WebSocket.
