@@ -24,7 +24,9 @@ from gateway.scripted import (
 )
 from gateway.simulated import UPSTREAMS, gateway
 from gateway.stored import text_of
+from openai.types.responses import ResponsesServerEvent
 from oracle import check_error
+from pydantic import TypeAdapter
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.http import websocket as websocket_module
@@ -35,6 +37,7 @@ from dragoman_server.responses.recent import MAX_RESPONSES
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
 Event = dict[str, Any]
+OF_SDK: TypeAdapter[ResponsesServerEvent] = TypeAdapter(ResponsesServerEvent)
 each_upstream = pytest.mark.parametrize("upstream", UPSTREAMS)
 
 
@@ -42,6 +45,8 @@ async def response_of(client: FakeWebSocketClient, upstream: str, text: Any, **m
     """Return the Response object of a turn that nothing is stored of."""
     client.create(**{"model": f"{upstream}/echo", "input": text, "store": False, **more})
     events = await client.turn()
+    for event in events:
+        OF_SDK.validate_python(event)
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert events[-1]["type"] == "response.completed", events[-1]
     response: Event = events[-1]["response"]
@@ -52,6 +57,7 @@ async def error_of(client: FakeWebSocketClient, lane: str | None = None) -> tupl
     """Return status and code of a turn that is an error."""
     (event,) = await client.turn(lane)
     assert event["type"] == "error"
+    OF_SDK.validate_python(event)
     assert check_error(RESPONSES, event["status"], json.dumps({"error": event["error"]}).encode()) == []
     assert event["headers"]["x-request-id"]
     return event["status"], event["error"]["code"]
@@ -169,6 +175,8 @@ async def test_a_session_of_codex(upstream: str) -> None:
     async with gateway() as up, websocket(up.app, headers=headers) as client:
         client.create(**common, model=f"{upstream}/tools", input=[developer], generate=False)
         warm_up = await client.turn()
+        for event in warm_up:
+            OF_SDK.validate_python(event)
         assert [event["type"] for event in (warm_up[0], warm_up[-1])] == [
             "response.created",
             "response.completed",
@@ -253,11 +261,13 @@ async def test_what_is_wrong_is_answered_and_hurts_nothing() -> None:
             assert (event["status"], event["error"]["code"]) == (status, code), message
             assert check_error(RESPONSES, status, json.dumps({"error": event["error"]}).encode()) == []
         client.say({"type": "response.processed", "response_id": "x"})
-        steering = {"type": "response.steer", "previous_response_id": "x", "input": [{"role": "user"}]}
+        user = {"type": "message", "role": "user", "content": "stop"}
+        steering = {"type": "response.steer", "previous_response_id": "x", "input": [user]}
         client.say(steering)
         steer = await client.next_event()
+        OF_SDK.validate_python(steer)
         assert (steer["type"], steer["error"]["code"]) == ("response.steer.failed", "steering_not_supported")
-        assert steer["steer"] == {"previous_response_id": "x", "input": [{"role": "user"}]}
+        assert steer["steer"] == {"previous_response_id": "x", "input": [user]}
         assert [event for _, event in client.events if event.get("stream_id") == "runs"] == []
         created = await client.next_event()
         # Clients look for the answer in the lane of the response, also when that has ended.
