@@ -20,6 +20,7 @@ def translate_error(
     client: ProtocolSpec | str,
     upstream: UpstreamSpec | str,
     request_id: str | None = None,
+    retry_after_s: float | None = None,
 ) -> tuple[int, bytes, WireError]:
     """Translate an upstream's error response for the client.
 
@@ -32,6 +33,8 @@ def translate_error(
         client: the client's protocol, by name or by spec.
         upstream: the upstream's protocol, by name or by spec.
         request_id: an id that the client's body gets where its protocol has a place for it.
+        retry_after_s: the seconds after which the response's headers permit another request, None if they have none.
+            The client's body gets them where its protocol has a place for it.
     """
     client, upstream = client_spec(client), upstream_spec(upstream)
     if status > _LAST_STATUS:
@@ -40,6 +43,8 @@ def translate_error(
         error = msgspec.structs.replace(upstream.read_error(status, body), kind=KIND_BY_STATUS[status])
     else:
         error = upstream.read_error(status, body)
+    if retry_after_s is not None:
+        error = msgspec.structs.replace(error, retry_after_s=retry_after_s)
     if upstream.name == client.name and upstream.is_native_error(body):
         return status, body, error
     status, body = client.write_error(error, request_id)

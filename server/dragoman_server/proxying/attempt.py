@@ -441,7 +441,12 @@ class Attempt:
             status = meant_status(status, self.raw_headers, body)
         body = mask_document(body, plan.context.mask)
         status, translated, error = dragoman.translate_error(
-            status, body, upstream=upstream, client=plan.client, request_id=plan.id
+            status,
+            body,
+            upstream=upstream,
+            client=plan.client,
+            request_id=plan.id,
+            retry_after_s=retry_after(self._raw_headers, self._now),
         )
         failure = self._failure(error, body)
         if failure.reported is not failure.error:

@@ -1,6 +1,7 @@
 """Whole responses: their headers, errors in the form of the client's protocol, and the protocol of a path."""
 
 import re
+import time
 from collections.abc import Mapping
 
 import msgspec
@@ -8,6 +9,7 @@ from starlette.types import Send
 
 from dragoman import PROTOCOLS, ErrorKind, WireError
 from dragoman.codec import ProtocolSpec, UpstreamSpec
+from dragoman_server.policy.error_actions import retry_after
 from dragoman_server.wire.headers import (
     BROWSER_HEADERS,
     JSON_HEADERS,
@@ -44,7 +46,8 @@ async def send_reply(send: Send, reply: Reply, *, message: str = "http.response"
 
 
 def error_reply(client: ProtocolSpec, error: WireError, request_id: str, headers: HeaderList) -> Reply:
-    """Return an error in the form of the client's protocol."""
+    """Return an error in the form of the client's protocol, with the time of `retry-after` where it has one."""
+    error = msgspec.structs.replace(error, retry_after_s=retry_after(headers, time.time(), error))
     return encoded_error_reply(error.kind, *client.write_error(error, request_id), headers)
 
 

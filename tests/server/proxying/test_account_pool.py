@@ -17,7 +17,15 @@ from failures.translate import each, every_pair
 from gateway.fakes import FakeClient, Sleep
 from gateway.provider import EPOCH, InBand, PoolGateway, RawResponse, check_text, good, in_band, pool_of
 from gateway.provider_errors import broken, invalid, limited, unauthorized
-from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_error, check_stream
+from oracle import (
+    CHAT,
+    GEMINI,
+    MESSAGES,
+    PROTOCOL_NAMES,
+    RESPONSES,
+    check_error,
+    check_stream,
+)
 from oracle.frames import as_object, lenient_frames
 from virtual_time import VIRTUAL_BACKENDS
 
@@ -147,7 +155,9 @@ async def test_the_limit_of_tokens_per_minute(stream: bool) -> None:
 async def test_a_single_account_may_have_limits_without_being_a_pool(stream: bool) -> None:
     plays = {"a": [unauthorized(CHAT), limited(CHAT, ("retry-after", "70")), good("Hello")]}
     pool = pool_of(CHAT, plays, accounts={"a": {"requests_per_minute": 3}})
-    assert [(await pool.call(CHAT, stream=stream)).status for _ in range(3)] == [401, 429, 200]
+    responses = [await pool.call(client, stream=stream) for client in (CHAT, GEMINI, CHAT)]
+    assert [response.status for response in responses] == [401, 429, 200]
+    assert _delay(responses[1]) == "70s"
     assert pool.health("a") == Health(last_used=EPOCH)
     response = await pool.call(CHAT, stream=stream)
     assert response.status == 429
@@ -241,6 +251,14 @@ async def test_the_wait_for_an_account_ends(stream: bool) -> None:
     assert (response.status, response.headers["retry-after"]) == (429, "25")
     assert anyio.current_time() == 0, "there is nothing to wait for"
     assert "25 s" in response.error["message"]
+    assert _delay(await pool.call(GEMINI, stream=stream)) == "25s"
+
+
+def _delay(response: FakeClient) -> str:
+    """Return the delay of RetryInfo, which is in the error as a sentence too."""
+    [delay] = [each["retryDelay"] for each in response.error["details"] if "retryDelay" in each]
+    assert response.error["message"].endswith(f" Please retry in {delay}.")
+    return str(delay)
 
 
 @BOTH

@@ -137,18 +137,20 @@ def error_object(error: WireError, request_id: str | None) -> JSON:
         details.append(
             {"@type": f"{_TYPE}ErrorInfo", "reason": "API_KEY_INVALID", "domain": "googleapis.com"}
         )
-    delay = error.retry_after_s
+    delay, message = error.retry_after_s, error.message
     if error.kind is ErrorKind.BILLING or (delay is not None and delay >= _DAY_DELAY_S):
         quota = {"quotaId": f"Quota{_DAY}", "description": "used up: waiting does not help soon"}
         details.append({"@type": f"{_TYPE}QuotaFailure", "violations": [quota]})
     if delay is not None:
         details.append({"@type": f"{_TYPE}RetryInfo", "retryDelay": f"{delay:g}s"})
+        if delay < _DAY_DELAY_S and "retry in" not in message:  # where clients without the details find it
+            message = f"{message.rstrip('.')}. Please retry in {delay:g}s."
     if error.param is not None:
         violation = {"field": error.param, "description": error.message}
         details.append({"@type": f"{_TYPE}BadRequest", "fieldViolations": [violation]})
     if request_id is not None:
         details.append({"@type": f"{_TYPE}RequestInfo", "requestId": request_id})
-    return {"error": {"code": status, "message": error.message, "status": name, "details": details}}
+    return {"error": {"code": status, "message": message, "status": name, "details": details}}
 
 
 def write_error(error: WireError, request_id: str | None) -> tuple[int, bytes]:
