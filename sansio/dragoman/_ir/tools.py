@@ -261,7 +261,7 @@ def arguments_object(text: str) -> JSON:
         return None
     if type(value) is not dict:
         return None
-    return value if b"\n" in data or b"\r" in data else msgspec.Raw(data)
+    return value if "\n" in text or "\r" in text else msgspec.Raw(data)
 
 
 def input_object(text: str, path: str, ledger: Ledger) -> JSON:

@@ -69,7 +69,10 @@ class ContentsWriter(msgspec.Struct):
                 for written in self._parts(part, role):
                     self._append(role, written)
             elif type(part) is Text and part.citations is None:
-                if part.text:
+                if part.text and role != self._open:
+                    self._start(role)
+                    self._signed.parts.append({"text": part.text})  # no signature waits for it
+                elif part.text:
                     self._append(role, {"text": part.text})
             elif type(part) is ToolCall and role == "model":
                 self._append(role, self._call(part))
