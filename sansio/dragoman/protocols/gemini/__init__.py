@@ -26,6 +26,7 @@ from dragoman.protocols.gemini.tables import (
     NAME,
     TOKEN_COUNT,
     VERSIONS,
+    json_endpoint,
 )
 
 __all__ = ["SPEC"]
@@ -44,13 +45,7 @@ SPEC = UpstreamSpec(
         endpoint
         for version in VERSIONS
         for endpoint in (
-            Endpoint(
-                f"/{version}/{_NAMED}:generateContent",
-                streams="never",
-                query="alt=json",
-                query_optional=True,
-                model_prefix=MODEL_PREFIX,
-            ),
+            json_endpoint(f"/{version}/{_NAMED}:generateContent", streams="never"),
             Endpoint(
                 f"/{version}/{_NAMED}:streamGenerateContent",
                 HEARTBEAT,
@@ -58,17 +53,12 @@ SPEC = UpstreamSpec(
                 query="alt=sse",
                 model_prefix=MODEL_PREFIX,
             ),
-            Endpoint(
+            json_endpoint(
                 f"/{version}/{_NAMED}:streamGenerateContent",
                 b"\r\n",  # blanks may stand anywhere in an array
                 "always",
                 JSON_ARRAY,
                 "application/json",
-                # "Supported values are json (default), media, proto, sse" (docs.cloud.google.com/apis/docs/
-                # system-parameters, read 2026-11-29).
-                query="alt=json",
-                query_optional=True,
-                model_prefix=MODEL_PREFIX,
             ),
         )
     ),

@@ -62,13 +62,10 @@ class SignedParts(msgspec.Struct):
 
     def finish(self) -> list[JSONObject]:
         """Return the parts, with those without text for what no text has come for, and begin another content."""
-        parts = self.parts
-        if self._texts:
+        parts, self.parts, self._called = self.parts, [], False
+        if self._calls or self._texts:
             parts += [{"text": "", SIGNATURE: signature} for signature in self._texts]
-            self._texts = []
-        if self._called or self._calls:
-            self._called, self._calls = False, []
-        self.parts = []
+            self._calls, self._texts = [], []
         return parts
 
 

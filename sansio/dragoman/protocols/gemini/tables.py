@@ -6,6 +6,7 @@ members of objects in `shapes`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 from dragoman._ir.events import StopReason
@@ -31,17 +32,13 @@ MODEL_PREFIX = (
 # an error (google-genai 3.4.0, @google/genai 1.30 and langchain-google-genai 4.4.2, tried on 2026-11-23).
 HEARTBEAT = b"data: {}\r\n\r\n"
 
+# Where a response is JSON. "Supported values are json (default), media, proto, sse" (docs.cloud.google.com/apis/docs/
+# system-parameters, read 2026-11-29).
+json_endpoint = partial(Endpoint, query="alt=json", query_optional=True, model_prefix=MODEL_PREFIX)
+
 # A count takes `contents` only, or a whole request in one member (google-genai 3.4.0, CountTokensConfig).
 TOKEN_COUNT = TokenCount(
-    endpoints=tuple(
-        Endpoint(
-            f"/{version}/{{model}}:countTokens",
-            query="alt=json",
-            query_optional=True,
-            model_prefix=MODEL_PREFIX,
-        )
-        for version in VERSIONS
-    ),
+    endpoints=tuple(json_endpoint(f"/{version}/{{model}}:countTokens") for version in VERSIONS),
     path="/v1beta/models/{model}:countTokens",
     fields=frozenset(("contents", "systemInstruction", "tools", "toolConfig", "generationConfig")),
     member="totalTokens",
