@@ -34,18 +34,18 @@ class FallbackErrors:
     async def http_error(self, request: Request, error: Exception) -> Response:
         """Return the response to a request that Starlette cannot route: 404, 405 and similar ones."""
         assert isinstance(error, HTTPException)
-        headers = dict(error.headers or {})
-        message = error.detail
+        headers, status, message = dict(error.headers or {}), error.status_code, error.detail
+        if status == 405 and request.method == "POST" and ":" in request.url.path.rpartition("/")[2]:
+            # A verb that is not served, behind the name of a model.
+            headers, status, message = {}, 404, "Not Found"
         # Without a code, Chat clients would get the code for a model that does not exist.
-        code = "unknown_url" if error.status_code == 404 else None
+        code = "unknown_url" if status == 404 else None
         if message == "Not Found":
             message = f"there is nothing at this path; {self._hint(request)}"
-        elif error.status_code == 405:
+        elif status == 405:
             headers["Allow"] = ", ".join(allowed_methods(request.app.routes, request.scope))
             message = f"{request.method[:20]} is not allowed here; allowed: {headers['Allow']}"
-            if request.method == "POST":  # below the names of models there may be verbs that are not served
-                message += f"; {self._hint(request)}"
-        refusal = RequestRefused(message, status=error.status_code, code=code)
+        refusal = RequestRefused(message, status=status, code=code)
         return as_starlette(self.refusal(request.scope, refusal), headers)
 
     def _hint(self, request: Request) -> str:

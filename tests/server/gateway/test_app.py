@@ -155,6 +155,7 @@ ELSEWHERE: list[tuple[str, str, dict[str, str], str]] = [
     ("GET", "/v1/models/none", ANTHROPIC, MESSAGES),
     ("GET", "/v1/models/none", {}, CHAT),
     ("GET", "/v1beta/cachedContents", {}, GEMINI),
+    ("POST", "/v1beta/models/m:embedContent", {}, GEMINI),
 ]
 
 
@@ -166,7 +167,7 @@ async def test_a_path_without_an_endpoint(
     app, _ = app_of()
     client = await call(app, path, method=method, headers=headers)
     check_refusal(protocol, client, 404)
-    expected = "'none' is not listed" if "models" in path else "POST /v1/messages"
+    expected = "'none' is not listed" if path.endswith("models/none") else "POST /v1/messages"
     # Where paths begin like this one, only those are named.
     assert (expected in client.error["message"]) is (protocol != GEMINI)
     assert (":countTokens" in client.error["message"]) is (expected == "POST /v1/messages")
@@ -248,7 +249,6 @@ METHODS: list[tuple[str, str, str, set[str]]] = [
     ("GET", "/v1/messages", MESSAGES, {"POST"}),
     ("DELETE", "/v1/responses", RESPONSES, {"POST"}),
     ("POST", "/v1/models", CHAT, {"GET", "HEAD"}),
-    ("POST", "/v1beta/models/m:embedContent", GEMINI, {"GET", "HEAD"}),
     ("PUT", "/healthz", CHAT, {"GET", "HEAD"}),
     ("PUT", "/v1/responses/resp_1", RESPONSES, {"DELETE", "GET", "HEAD"}),
 ]
@@ -261,7 +261,6 @@ async def test_a_method_that_is_not_allowed() -> None:
         check_refusal(protocol, client, 405, (method, path))
         assert set(client.headers["allow"].split(", ")) == allowed, (method, path)
         assert client.error["message"].startswith(f"{method} is not allowed here; allowed: "), (method, path)
-        assert ("this gateway serves POST /v1" in client.error["message"]) is (method == "POST"), path
 
 
 @pytest.mark.parametrize(("query", "begins"), [("", b"[{"), ("?alt=json", b"[{"), ("?alt=sse", b'{"error"')])
