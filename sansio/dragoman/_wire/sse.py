@@ -134,7 +134,11 @@ class SSEParser:
 
 def with_lf(data: bytes) -> bytes:
     """Return the bytes with LF as the only line ending."""
-    return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in data else data
+    if b"\r" in data:
+        data = b"\n\n".join(data.split(b"\r\n\r\n"))  # most of them; replace() takes three times as long
+        if b"\r" in data:
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return data
 
 
 def parse_frames(data: bytes) -> Iterator[Frame]:
