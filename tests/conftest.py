@@ -19,7 +19,8 @@ from virtual_time import AnyioBackend, backend
 
 TESTS = Path(__file__).parent
 FOLDER = pytest.StashKey[str]()
-# Only what these tests cover is asked for: see package_coverage.py and `make coverage`. Coverage doubles a test's time.
+# Only what these tests cover is asked for: see package_coverage.py and `make coverage`. Coverage doubles the time, so
+# those that take the same paths many times have the marker no_cover, and so has all that generates its inputs.
 MEASURED = ("edge", "sansio", "server")
 
 # These health checks and the deadline measure the machine, and a slow one is no reason to fail.
@@ -83,7 +84,8 @@ def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.relative_to(TESTS).parts[0] not in MEASURED:
+        measured = item.path.relative_to(TESTS).parts[0] in MEASURED
+        if not measured or hypothesis.is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("no_cover")
 
 

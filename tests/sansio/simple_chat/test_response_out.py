@@ -1,6 +1,6 @@
 """The endpoints of the simple API. What they send is in response_out.txt."""
 
-from dragoman.codec import NDJSON, SSE
+from dragoman.codec import NDJSON, SSE, reframe
 from dragoman.protocols.simple_chat import SPEC
 
 
@@ -10,3 +10,8 @@ def test_the_endpoints() -> None:
         ("/chat/sse", "always", SSE, "text/event-stream"),
     ]
     assert (SPEC.endpoints[0].path, SPEC.endpoints[0].streams) == ("/chat/json", "never")
+
+
+def test_a_stream_of_lines_ends_with_the_last_one() -> None:
+    writer = NDJSON.writer()
+    assert reframe(writer, b'data: {"a":1}\n\n') + writer.eof() == b'{"a":1}\n'

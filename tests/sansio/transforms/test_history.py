@@ -116,6 +116,7 @@ def test_a_valid_history_is_unchanged(text: str) -> None:
         # results with text before them, and those that come when the upstream has seen the placeholder
         ("a:Cx | u:hi | u:Rx", "a:Cx | u:Rx | u:hi", ["/2/0"]),
         ("a:Cx | u:hi Rx", "a:Cx | u:Rx | u:hi", ["/1/1"]),
+        ("a:Cx | u:Rx hi | u:E | a:t", "a:Cx | u:Rx hi | a:t", ["/2/0"]),
         ("a:Cx Cy | u:Rx hi Ry", "a:Cx Cy | u:Rx Ry | u:hi", ["/1/2"]),
         ("a:Cx | s:note | u:Rx", "a:Cx | u:Rx | s:note", ["/2/0"]),
         ("a:Cx Cy | u:Rx | a:t | u:Ry", "a:Cx Cy | u:Rx | u:?y | a:t | u:O", ["/0/1", "/3/0"]),

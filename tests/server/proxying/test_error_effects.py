@@ -67,6 +67,7 @@ def action_taken(pool: PoolGateway) -> ErrorAction:
 
 @each("client")
 @each("upstream")
+@pytest.mark.no_cover
 async def test_every_known_error_has_its_action(client: str, upstream: str, stream: bool) -> None:
     for case in cases(*ErrorAction):
         if case.protocol == upstream:

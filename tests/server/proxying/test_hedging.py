@@ -215,6 +215,7 @@ SAME: dict[str, Callable[[bool], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("what", SAME)
 @pytest.mark.all_combinations
+@pytest.mark.no_cover
 async def test_at_the_same_moment(what: str, stream: bool, record: Any, anyio_backend_name: str) -> None:
     for _ in range(30 if anyio_backend_name == "trio" else 1):
         store = SlowStore()

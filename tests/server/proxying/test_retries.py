@@ -330,6 +330,7 @@ async def test_an_unread_request_is_sent_again_counted_and_logged(
 
 
 @pytest.mark.promise("R5", "R6")
+@pytest.mark.no_cover
 async def test_random_pools_keep_to_the_most_attempts_and_to_one_request_an_account() -> None:
     """300 pools whose accounts fail in every way there is, on the wire: at most `max_attempts` requests, each account
     once but for unread requests, and no text but that of one response.
