@@ -15,7 +15,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 /
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
-# How many processes run tests at a time: auto is one more than cores, and JOBS=0 runs them in pytest's own.
+# How many processes run tests at a time: auto is two more than cores, and JOBS=0 runs them in pytest's own.
 JOBS ?= auto
 # A file's tests stay together, because they share gateways and servers that take a second to start.
 PYTEST = $(BIN)/pytest -n $(JOBS) --dist loadfile --durations 10

@@ -58,8 +58,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileScheduli
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
-    """Have one worker more than cores, because tests of processes and sockets wait for a third of their time."""
-    return (yield) + 1
+    """Have two workers more than cores, because tests of processes and sockets wait for half of their time."""
+    return (yield) + 2
 
 
 @pytest.fixture
