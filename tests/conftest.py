@@ -21,7 +21,7 @@ TESTS = Path(__file__).parent
 FOLDER = pytest.StashKey[str]()
 # Only what these tests cover is asked for: see package_coverage.py and `make coverage`. Coverage doubles the time, so
 # those that take the same paths many times have the marker no_cover, and so has all that generates its inputs.
-MEASURED = ("edge", "sansio", "server")
+MEASURED = ("sansio", "server")
 
 # These health checks and the deadline measure the machine, and a slow one is no reason to fail.
 hypothesis.settings.register_profile(

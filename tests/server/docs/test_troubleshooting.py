@@ -45,6 +45,7 @@ def texts() -> tuple[str, ...]:
     return tuple(found)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("text", sorted(set(quoted())))
 def test_a_quoted_text_is_in_the_code(text: str) -> None:
     # Some are put together from several strings of the code.

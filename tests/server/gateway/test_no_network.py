@@ -186,6 +186,7 @@ MODULES = {"pickle", "marshal", "shelve", "dill", "yaml", "runpy", "code", "imp"
 
 
 @pytest.mark.parametrize("source", ["sansio", "server"])
+@pytest.mark.no_cover
 def test_no_module_can_run_text(source: str) -> None:
     found = []
     for path in (ROOT / source).rglob("*.py"):

@@ -475,6 +475,7 @@ def store() -> CountedStore:
     return CountedStore(base.ResponseStoreLimits(10_000_000, 3600))
 
 
+@pytest.mark.no_cover
 async def test_many_follow_one_response(store: CountedStore) -> None:
     """They share what is read, and one that reads nothing holds up neither the others nor the response."""
     async with with_store(store) as up, anyio.create_task_group() as tasks:

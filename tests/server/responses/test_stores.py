@@ -674,6 +674,7 @@ async def test_a_large_response_lets_others_run_and_is_stored_and_dropped_whole(
 
 
 @one_backend
+@pytest.mark.no_cover
 async def test_many_responses_expire_in_linear_time() -> None:
     """To drop one takes less than to store it. A walk over those that have gone before it takes much longer."""
     store = MemoryResponseStore(ResponseStoreLimits(max_bytes=10**9, max_age_s=3600))

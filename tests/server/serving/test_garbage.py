@@ -409,6 +409,7 @@ class Server:
 @pytest.mark.backends(*REAL_BACKENDS)
 @pytest.mark.all_combinations
 @pytest.mark.parametrize("client_class", [Http1Client, Http2Client])
+@pytest.mark.no_cover
 async def test_a_request_leaves_nothing_to_the_collector(
     anyio_backend_name: str,
     client_class: type[Client],
