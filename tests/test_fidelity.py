@@ -41,22 +41,12 @@ def problems(row: Probe, cell: Cell) -> list[str]:
 
 
 @pytest.mark.promise("R13")
-def test_no_part_of_a_request_is_lost_silently() -> None:
+@pytest.mark.parametrize("table", [pages.REQUESTS, pages.ANSWERS], ids=["a request", "a stream"])
+def test_no_part_is_lost_silently(table: dict[str, list[Probe]]) -> None:
     found = [
-        f"{client} to {upstream}: {problem}"
-        for client, upstream, row in rows(pages.REQUESTS)
-        for cell in cells_of(client, upstream, row)
-        for problem in problems(row, cell)
-    ]
-    assert found == []
-
-
-@pytest.mark.promise("R13")
-def test_no_part_of_a_stream_is_lost_silently() -> None:
-    found = [
-        f"{upstream} to {client}: {problem}"
-        for upstream, client, row in rows(pages.ANSWERS)
-        for cell in cells_of(upstream, client, row)
+        f"{origin} to {other}: {problem}"
+        for origin, other, row in rows(table)
+        for cell in cells_of(origin, other, row)
         for problem in problems(row, cell)
     ]
     assert found == []

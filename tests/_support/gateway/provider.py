@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -265,7 +265,3 @@ def check_text(client: str, received: FakeClient, text: str, *, stream: bool) ->
         meaning = meaning_of_whole(client, received.body)
     assert meaning.text(Kind.TEXT) == text
     assert len(meaning.blocks) == 1
-
-
-def with_headers(play: RawResponse, *headers: tuple[str, str]) -> RawResponse:
-    return replace(play, headers=(*play.headers, *headers))

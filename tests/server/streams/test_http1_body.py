@@ -79,23 +79,14 @@ def everywhere_cut_in_two(data: bytes) -> list[list[bytes]]:
 
 @pytest.mark.promise("R4")
 def test_a_body_is_decoded_however_it_is_cut() -> None:
+    """And what follows it is left over."""
     for name, (coded, body) in BODIES.items():
-        for reads in [[coded], one_by_one(coded), *everywhere_cut_in_two(coded)]:
+        alone = [[coded], one_by_one(coded), *everywhere_cut_in_two(coded)]
+        followed = [[coded + NEXT], one_by_one(coded + NEXT), [coded, NEXT]]
+        for reads, rest in [*((each, b"") for each in alone), *((each, NEXT) for each in followed)]:
             decoder, decoded = fed(reads)
-            assert (decoded, decoder.complete, decoder.error, decoder.unused) == (body, True, None, b""), (
-                name,
-                reads,
-            )
-
-
-def test_bytes_after_the_body_are_left_over() -> None:
-    for name, (coded, body) in BODIES.items():
-        for reads in ([coded + NEXT], one_by_one(coded + NEXT), [coded, NEXT]):
-            decoder, decoded = fed(reads)
-            assert (decoded, decoder.complete, decoder.error, decoder.unused) == (body, True, None, NEXT), (
-                name,
-                reads,
-            )
+            found = decoded, decoder.complete, decoder.error, decoder.unused
+            assert found == (body, True, None, rest), (name, reads)
 
 
 def test_an_error_is_the_same_however_the_input_is_cut() -> None:

@@ -53,8 +53,8 @@ def decoded(decoder: ContentDecoder, chunks: list[bytes]) -> bytes:
     return out
 
 
-def made(header: str) -> ContentDecoder:
-    decoder = decoder_for(header)
+def made(header: str, **limits: int) -> ContentDecoder:
+    decoder = decoder_for(header, **limits)
     assert decoder is not None
     return decoder
 
@@ -126,29 +126,18 @@ def test_a_zstd_frame_with_a_large_window_is_refused() -> None:
         decoded(made("zstd"), [coded])
 
 
-@pytest.mark.parametrize("coding", PACKERS)
-def test_decompressed_data_has_a_limit(coding: str) -> None:
-    def unpack(size: int) -> int:
-        decoder = decoder_for(coding, 100)
-        assert decoder is not None
-        return len(decoded(decoder, [PACKERS[coding](bytes(size))]))
-
-    assert unpack(100) == 100
-    with pytest.raises(TooLarge, match="more than 100 bytes"):
-        unpack(101)
-
-
 @pytest.mark.promise("S8")
 @pytest.mark.parametrize("coding", PACKERS)
-def test_decompressed_data_has_a_limit_in_proportion_to_its_input(coding: str) -> None:
-    def unpack(size: int) -> int:
-        decoder = decoder_for(coding, ratio=2)
-        assert decoder is not None
-        return len(decoded(decoder, [PACKERS[coding](bytes(size))]))
+def test_decompressed_data_has_a_limit_and_one_in_proportion_to_its_input(coding: str) -> None:
+    def unpack(size: int, **limits: int) -> int:
+        return len(decoded(made(coding, **limits), [PACKERS[coding](bytes(size))]))
 
-    assert unpack(FREE_BYTES) == FREE_BYTES
+    assert unpack(100, limit=100) == 100
+    with pytest.raises(TooLarge, match="more than 100 bytes"):
+        unpack(101, limit=100)
+    assert unpack(FREE_BYTES, ratio=2) == FREE_BYTES
     with pytest.raises(TooLarge, match="more than 2 times its size"):
-        unpack(2 * FREE_BYTES)
+        unpack(2 * FREE_BYTES, ratio=2)
 
 
 @pytest.mark.promise("S8")

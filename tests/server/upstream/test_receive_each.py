@@ -23,13 +23,13 @@ CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 FIRST = CHUNKED + b"1\r\n0\r\n"
 
 
-def one_by_one(*parts: bytes, head: bytes = FIRST) -> Script:
+def one_by_one(*parts: bytes, head: bytes = FIRST, pause_s: float = 0.01) -> Script:
     """Respond with the head and the first byte, then with the parts, each in its own read."""
 
     async def script(peer: Peer) -> None:
         await peer.respond(head)
         for part in parts:
-            await anyio.sleep(0.01)
+            await anyio.sleep(pause_s)
             await peer.send(part)
         await peer.until_closed()
 
@@ -116,15 +116,7 @@ async def test_a_large_read_is_left_to_receive_which_lets_other_tasks_run() -> N
 
 
 async def test_silence_is_limited_from_read_to_read() -> None:
-    parts = [b"1\r\n%d\r\n" % (number % 10) for number in range(12)]
-
-    async def script(peer: Peer) -> None:
-        await peer.respond(FIRST)
-        for part in parts:
-            await anyio.sleep(0.05)
-            await peer.send(part)
-        await peer.until_closed()
-
+    script = one_by_one(*[b"1\r\n%d\r\n" % (number % 10) for number in range(12)], pause_s=0.05)
     async with ScriptedServer(*[script] * MAX_TRIALS) as server, aclosing(Http1Transport()) as transport:
         for trial in trials():
             with trial:

@@ -1,6 +1,7 @@
 """The transport against scripted servers on real sockets: bodies, reuse, retry, limits, timeouts."""
 
 import socket
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import cast
 
@@ -57,6 +58,18 @@ def counts(transport: Http1Transport) -> tuple[int, int]:
 async def gone(peer: Peer) -> None:
     with anyio.fail_after(TIMEOUT_S):
         await peer.gone.wait()
+
+
+def says_hello_at(
+    moment: anyio.Event, then: Callable[[Peer], Awaitable[object]] = Peer.until_closed
+) -> Script:
+    async def script(peer: Peer) -> None:
+        await peer.respond(OK + b"content-length: 5\r\n\r\n")
+        await moment.wait()
+        await peer.send(b"hello")
+        await then(peer)
+
+    return script
 
 
 # Bodies.
@@ -401,12 +414,7 @@ async def test_a_request_lost_on_an_idle_connection_is_an_error_of_its_own(reset
 async def test_the_other_idle_connections_to_that_server_are_not_tried() -> None:
     both = anyio.Event()
 
-    async def script(peer: Peer) -> None:
-        await peer.respond(OK + b"content-length: 5\r\n\r\n")
-        await both.wait()
-        await peer.send(b"hello")
-        await peer.request()
-
+    script = says_hello_at(both, Peer.request)
     async with (
         ScriptedServer(script, script) as server,
         ScriptedServer(answering(HELLO)) as other,
@@ -426,12 +434,7 @@ async def test_connections_in_use_when_an_idle_one_was_lost_are_not_used_again()
     """Else the request that is sent again could meet one of them, which may be closed as well."""
     end = anyio.Event()
 
-    async def slow(peer: Peer) -> None:
-        await peer.respond(OK + b"content-length: 5\r\n\r\n")
-        await end.wait()
-        await peer.send(b"hello")
-        await peer.request()
-
+    slow = says_hello_at(end, Peer.request)
     scripts = (slow, closes_on_second_request(b""))
     async with ScriptedServer(*scripts) as server, aclosing(Http1Transport()) as transport:
         *_, other = await transport.send(post(server))
@@ -519,12 +522,7 @@ async def test_no_more_idle_connections_than_allowed() -> None:
     limits = PoolLimits(idle_connections=1)
     both_requested = anyio.Event()
 
-    async def script(peer: Peer) -> None:
-        await peer.respond(OK + b"content-length: 5\r\n\r\n")
-        await both_requested.wait()
-        await peer.send(b"hello")
-        await peer.until_closed()
-
+    script = says_hello_at(both_requested)
     async with ScriptedServer(script, script) as server, aclosing(Http1Transport(limits=limits)) as transport:
         *_, one = await transport.send(post(server))
         *_, other = await transport.send(post(server))
@@ -566,12 +564,7 @@ async def test_an_idle_connection_is_closed_when_its_time_is_over_though_no_requ
 async def test_closing_the_transport_closes_idle_connections_now_and_busy_ones_when_they_end() -> None:
     finish = anyio.Event()
 
-    async def slow(peer: Peer) -> None:
-        await peer.respond(OK + b"content-length: 5\r\n\r\n")
-        await finish.wait()
-        await peer.send(b"hello")
-        await peer.until_closed()
-
+    slow = says_hello_at(finish)
     async with ScriptedServer(slow, answering(HELLO)) as server:
         transport = Http1Transport()
         *_, body = await transport.send(post(server))
