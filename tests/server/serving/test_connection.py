@@ -214,6 +214,7 @@ async def test_a_client_that_reads_nothing_for_five_minutes_is_disconnected(
 
 
 @pytest.mark.promise("R3")
+@pytest.mark.all_combinations
 @pytest.mark.parametrize("after_s", [2, 0], ids=["in its middle", "before it began"])
 async def test_nothing_follows_a_write_that_was_cancelled(after_s: int) -> None:
     async def gives_up(scope: Scope, receive: Receive, send: Send) -> None:
