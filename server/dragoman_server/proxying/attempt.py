@@ -446,7 +446,7 @@ class Attempt:
             upstream=upstream,
             client=plan.client,
             request_id=plan.id,
-            retry_after_s=retry_after(self._raw_headers, self._now),
+            retry_after_s=retry_after(self.raw_headers, self._now),
         )
         failure = self._failure(error, body)
         if failure.reported is not failure.error:
