@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS, UVLOOP), p
 
 SIZE = 1024 * 1024
 # Of CPU, and of a call of the grammar's parser, which is not ours.
-LIMIT_S, PARSER_S = 0.05, 0.1
+LIMIT_S, PARSER_S = 0.035, 0.1
 TRIES = 3
 
 PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages", "responses": "/v1/responses"}
