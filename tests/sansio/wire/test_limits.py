@@ -58,7 +58,6 @@ def test_containers(text: Callable[[int], bytes], most: int, path: str) -> None:
     assert (refused.value.status, refused.value.path, refused.value.code) == (400, path, "limit_exceeded")
 
 
-@pytest.mark.no_cover
 def test_values_are_counted_before_the_text_is_decoded() -> None:
     """A name and its value are two, and what looks like them in a string is none."""
     row = b"[" + b'{"a":0},' * 24_999 + b"0]"
@@ -310,7 +309,6 @@ STREAMS: list[tuple[str, list[bytes], bytes, str]] = [
 @pytest.mark.parametrize(
     ("within", "beyond", "things"), [row[1:] for row in STREAMS], ids=[row[0] for row in STREAMS]
 )
-@pytest.mark.no_cover
 def test_a_response_beyond_a_limit_fails(
     client: str, within: list[bytes], beyond: bytes, things: str
 ) -> None:
