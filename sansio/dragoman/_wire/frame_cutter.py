@@ -47,8 +47,8 @@ class FrameCutter:
     def receive_data(self, data: bytes) -> bytes:
         """Take bytes. Return everything up to the last blank line, and hold the rest. Check `error` after each call."""
         whole = b""
-        if data.endswith(b"\n\n"):  # as most reads do
-            end, self._edge = len(data), b"\n\n"
+        if data.endswith((b"\n\n", b"\n\r\n")):  # as most reads do
+            end, self._edge = len(data), data[-_EDGE:]
         else:
             joined = self._edge + data
             blanks = _BLANK_LINES if b"\r" in joined else _BLANK_LINES[:1]
