@@ -42,14 +42,14 @@ def _with_budget(settings: Settings, keys: Sequence[ClientKey]) -> list[Callable
     """Return what says if a model may be used: a function for each kind of keys and groups with a budget."""
     groups = settings.groups_by_name
     found: dict[object, Callable[[str], bool]] = {
-        ("group", each.name): each.allows for each in settings.groups if each.budget is not None
+        each.name: each.allows for each in settings.groups if each.budget is not None
     }
     for key in keys:
-        group = groups.get(key.group or "")
-        if key.budget is not None or (group is not None and group.budget is not None):
+        if key.budget is not None:
             # Thousands of keys have few lists of models.
             found.setdefault(
-                (key.models, key.group), key.in_group_of(groups).may_use if group else key.allows
+                (key.models, key.group),
+                key.in_group_of(groups).may_use if key.group in groups else key.allows,
             )
     return list(found.values())
 

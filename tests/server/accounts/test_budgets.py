@@ -347,12 +347,14 @@ async def test_what_a_gateway_had_reserved_that_was_killed_is_free_again_later(p
 
 @pytest.mark.anyio
 async def test_what_the_key_had_reserved_is_released_if_its_group_has_nothing_left() -> None:
-    group = Group(name="team", budget=1.0, budget_period="total")
+    group = Group(name="team", budget=1e-6, budget_period="total")
     key = ClientKey(name="red", hash="", group="team", budget=9.0).in_group_of({"team": group})
     limits = ClientLimits(Settings(), MemoryAccountStore(), lambda: NOON)
     reserved = await limits.admit(key, 2.0)
     assert await limits.spent([key, group, ClientKey(name="x", hash="")]) == [2.0, 2.0, None]
-    with pytest.raises(ClientRefused, match="the budget of the group team is spent"):
+    with pytest.raises(
+        ClientRefused, match=r"the budget of the group team is spent: 0\.000001 US dollars in all"
+    ):
         await limits.admit(key, 0.5)
     assert await limits.spent([key, group]) == [2.0, 2.0]
     await limits.settle(key, Usage(), 0.25, reserved)

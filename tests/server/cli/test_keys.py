@@ -353,7 +353,9 @@ def test_what_a_time_means() -> None:
 def test_keys_in_the_account_store_are_changed_by_the_same_commands() -> None:
     Path("dragoman.toml").write_text(
         '[server]\nstored_keys = true\naccount_store = "sqlite"\naccount_store_path = "accounts.db"\n'
-        'usage_store = "sqlite"\nusage_store_path = "usage.db"\naudit_log = "audit.jsonl"\n[[groups]]\nname = "team"\n'
+        'usage_store = "sqlite"\nusage_store_path = "usage.db"\naudit_log = "audit.jsonl"\n'
+        '[[groups]]\nname = "team"\nbudget = 9\n'
+        '[[prices]]\nmodel = "*"\ninput = 1\noutput = 1\n'
     )
     made = keys(
         "add", "ci", "--store", "--group", "team", "--requests-per-minute", "60", "--expires", "2126-12-31"
@@ -376,9 +378,17 @@ def test_keys_in_the_account_store_are_changed_by_the_same_commands() -> None:
         "filed - active 0 0 $0.00",
         f"ci team disabled 2 30 $0.2500 {permissions}",
         "",
-        "group settings",
-        "team",
+        "group budget spent settings",
+        "team $0.00 budget=9/month",
     ]
+    file = Path("dragoman.toml")
+    file.write_text(file.read_text().replace('"team"', '"crew"'))
+    checked = run("config", "check", DRAGOMAN_SECRET=SECRET)
+    assert (
+        "warning: group team: is not configured, so its client keys in the account store are refused: ci"
+        in checked.stderr
+    )
+    assert keys("list").stdout.splitlines()[2].split()[:3] == ["ci", "team", "disabled"]
     assert keys("enable", "ci").stdout == "the account store: ci is enabled\n"
     for arguments, words in (
         (("add", "ci", "--store"), "there is already a client key named ci"),
@@ -396,6 +406,8 @@ def test_keys_in_the_account_store_are_changed_by_the_same_commands() -> None:
         *((f"key {done}", "ci") for done in ("rotated", "disabled", "enabled", "revoked")),
     ]
     assert all(row["by"].startswith("command of user ") for row in rows)
+    keys("add", "fresh", "--store")
+    assert run("usage", "--key", "fresh", DRAGOMAN_SECRET=SECRET).exit_code == 0, "it was not used yet"
     stored = b"".join(file.read_bytes() for file in Path().iterdir())
     assert not [key for key in (made.stdout, rotated.stdout) if key.strip().encode() in stored]
 

@@ -463,8 +463,9 @@ async def test_stored_keys_whose_group_is_gone() -> None:
             await store.apply(WriteKeyTable("ci", "", table, "1"))
         environ = {"STORE": "valkey", "STORE_URL": server.url}
         more = {"DRAGOMAN_STORED_KEYS": "yes", "DRAGOMAN_SECRET": CANARY * 2}
+        text = '[[groups]]\nname = "crew"\nbudget = 1\n[[prices]]\nmodel = "other"\ninput = 1\noutput = 1\n'
         findings = await found(
-            "", **{f"DRAGOMAN_ACCOUNT_{name}": value for name, value in environ.items()}, **more
+            text, **{f"DRAGOMAN_ACCOUNT_{name}": value for name, value in environ.items()}, **more
         )
     assert [(each.check, each.subject) for each in findings] == [
         ("keys", "group team"),
