@@ -271,6 +271,36 @@ def test_codex_does_it_over_a_websocket(
     assert {dict(turn.response.headers)["content-type"] for turn in turns} == {"application/json-seq"}
 
 
+# A model that Codex knows, which it gives its own tool for patches.
+KNOWN = "gpt-5.5"
+PATCH = "*** Begin Patch\\n*** Add File: made.txt\\n+made by a patch\\n*** End Patch"
+
+
+@pytest.mark.parametrize("upstream", ["sim", *UPSTREAMS.values()])
+def test_codex_patches_and_compacts_over_a_websocket(
+    tmp_path: Path, config: Path, codex: Callable[..., subprocess.Popen[str]], upstream: str
+) -> None:
+    """The second session is resumed, for which its conversation is too long."""
+    # Only Responses has tools that take any text.
+    patch = PATCH.replace("\\n", "\n") if upstream in ("sim", "responses") else f'{{"input": "{PATCH}"}}'
+    command, *options, _ = AGENTS["codex"].arguments
+    for model, resumes, prompt, done in (
+        ("tools", (), f"call apply_patch {patch}", "A made.txt"),
+        ("echo", (), "word " * 400, "word"),
+        ("echo", ("resume", "--last"), "the end", "the end"),
+    ):
+        file = tmp_path / "dragoman.toml"
+        file.write_text(f'{config.read_text()}[models]\n"{KNOWN}" = "{upstream}/{model}"\n')
+        with GatewayProcess("--config", str(file)).ready() as gateway:
+            limit = ("-c", "model_auto_compact_token_limit=4800")
+            process = codex(gateway.url, KNOWN, command, *resumes, *limit, *options, prompt)
+            out, err = process.communicate(timeout=DEADLINE_S)
+        assert done in out, out + err
+        assert ("context compacted" in err) == bool(resumes), err
+        assert "econnecting" not in err
+    assert (tmp_path / "work" / "made.txt").read_text() == "made by a patch\n"
+
+
 def test_codex_leaves_at_ctrl_c(config: Path, codex: Callable[..., subprocess.Popen[str]]) -> None:
     with GatewayProcess("--config", str(config)).ready() as gateway:
         process = codex(gateway.url, "chat/slow@5", *AGENTS["codex"].arguments)
