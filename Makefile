@@ -138,7 +138,7 @@ test-clients: $(VENV)/.dev ## real coding agents in front of the simulator
 
 # The server alone, with an application that sends back what it receives. It is skipped without wstest.
 test-websocket: $(VENV)/.dev ## Autobahn's cases of WebSockets, half an hour
-	$(BIN)/pytest -q -rs tests/autobahn $(ARGS)
+	$(BIN)/pytest -q -rs -o faulthandler_timeout=3600 tests/autobahn $(ARGS)
 
 test-browser: $(VENV)/.dev ## the page, and pages of others, in a real Chromium; DRAGOMAN_SCREENSHOTS=DIR for pictures
 	$(BIN)/pytest -q -rs tests/browser tests/edge/test_chromium.py $(ARGS)
