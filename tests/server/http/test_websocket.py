@@ -106,6 +106,16 @@ async def test_a_continuation_that_fails_forgets_what_it_continues(upstream: str
 
 
 @each_upstream
+async def test_an_incomplete_response_continues(upstream: str) -> None:
+    async with gateway() as up, websocket(up.app) as client:
+        words = "one two three four"
+        client.create(model=f"{upstream}/echo", input=words, store=False, max_output_tokens=2)
+        last = (await client.turn())[-1]
+        assert last["type"] == "response.incomplete"
+        await response_of(client, upstream, "five", previous_response_id=last["response"]["id"])
+
+
+@each_upstream
 async def test_a_compaction_begins_another_conversation(upstream: str) -> None:
     async with gateway() as up, websocket(up.app) as client:
         user = {"type": "message", "role": "user", "content": "Remember cobalt"}
