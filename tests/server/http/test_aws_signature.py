@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
@@ -20,6 +21,7 @@ from dragoman import RequestRefused
 from dragoman_server.app import create_app
 from dragoman_server.http.auth import Keyring
 from dragoman_server.http.aws_signature import MAX_SKEW_S, read_signature
+from dragoman_server.proxying.client_request import SCOPE_PATH
 from dragoman_server.settings import AwsKey, ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 
@@ -43,9 +45,10 @@ def signed(
     key_id: str = KEY_ID,
     secret: str = SECRET,
     token: str | None = None,
+    headers: dict[str, str] | None = None,
 ) -> Scope:
     """Return the scope of a request as botocore signs it."""
-    headers = {"content-type": "application/json", "x-two": "a   b ", "user-agent": "not signed"}
+    headers = {"content-type": "application/json", "x-two": "a   b ", "user-agent": "no", **(headers or {})}
     request = AWSRequest(method, url, headers=headers, data=body)
     signer = SigV4Auth(Credentials(key_id, secret, token), service, "us-east-1")
     request.context["timestamp"] = f"{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%SZ}"
@@ -94,8 +97,23 @@ def test_what_botocore_signs_is_valid(scope: Scope) -> None:
 
 
 def test_without_the_path_as_it_was_sent_the_path_is_quoted() -> None:
-    scope = signed("http://127.0.0.1:8080/v1/messages")
-    assert is_valid({**scope, "raw_path": None})
+    """That of the client, where it is served at another one."""
+    scope = signed("http://127.0.0.1:8080/anthropic/v1/messages")
+    served = {"path": "/v1/messages", SCOPE_PATH: scope["path"]}
+    assert [is_valid({**scope, **more, "raw_path": None}) for more in ({}, served)] == [True, True]
+
+
+def test_a_header_that_comes_twice_is_signed_as_one() -> None:
+    scope = signed(headers={"x-two": "a b,c"})
+    twice = [(b"x-two", b" a  b"), (b"x-two", b"c")]
+    assert is_valid(
+        {**scope, "headers": [*(each for each in scope["headers"] if each[0] != b"x-two"), *twice]}
+    )
+
+
+def test_the_hash_of_a_body_is_not_the_clients() -> None:
+    scope = signed(headers={"x-amz-content-sha256": sha256(BODY).hexdigest()})
+    assert [is_valid(scope), is_valid(scope, BODY + b" ")] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -147,6 +165,10 @@ def test_a_signature_that_cannot_be_verified_is_refused_with_the_reason(scope: S
 def test_other_credentials_are_no_signature() -> None:
     for headers in ([], [(b"authorization", b"Bearer AWS4-HMAC-SHA256")], [(b"x-api-key", b"AWS4-")]):
         assert read_signature(headers, NOW) is None
+
+
+def test_without_keys_of_aws_a_signature_is_no_credential() -> None:
+    assert Keyring((), Secret("secret")).signature(signed()["headers"], 0) is None
 
 
 # The application.
@@ -220,7 +242,7 @@ def test_an_aws_key_may_be_that_of_a_stored_key() -> None:
 
 @pytest.mark.anyio
 async def test_the_limits_of_bodies_hold_for_what_is_signed() -> None:
-    client = await call(signed(now=time.time()), max_body_bytes=len(BODY) - 1)
+    client = await call(signed(now=time.time(), secret="other"), max_body_bytes=len(BODY) - 1)
     assert (client.status, client.headers["x-amzn-errortype"]) == (413, "ValidationException")
 
 

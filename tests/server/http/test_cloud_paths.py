@@ -10,12 +10,13 @@ from urllib.parse import unquote
 import anyio
 import httpx2
 import rows
-from gateway.fakes import call
+from gateway.fakes import call, http_scope
 
 from dragoman import UPSTREAMS
 from dragoman._wire.sse import encode_frame
 from dragoman.codec import AwsMessageReader
 from dragoman_server.app import create_app
+from dragoman_server.http.cloud_paths import enter
 from dragoman_server.settings import Settings, UpstreamSettings
 from dragoman_server.upstream.client import UpstreamClient
 
@@ -32,7 +33,11 @@ EVENTS = [
     {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}},
     {"type": "message_stop"},
 ]
-BUSY = {"type": "error", "error": {"type": "overloaded_error", "message": "Busy"}}
+# By the name of the model.
+BROKEN = {
+    "busy": {"type": "error", "error": {"type": "overloaded_error", "message": "Busy"}},
+    "denied": {"type": "error", "error": {"type": "permission_error", "message": "Not you"}},
+}
 REFUSED = {"type": "error", "error": {"type": "rate_limit_error", "message": "Slow down"}}
 WHOLE: dict[str, Any] = {
     "/v1/messages": {**MESSAGE, "content": [TEXT], "stop_reason": "end_turn"},
@@ -53,7 +58,8 @@ def respond(request: httpx2.Request) -> httpx2.Response:
     if body.get("model") == "refused":
         return httpx2.Response(429, json=REFUSED)
     if body.get("stream"):
-        events = [*EVENTS[:3], BUSY] if body["model"] == "busy" else EVENTS
+        broken = BROKEN.get(body["model"])
+        events = EVENTS if broken is None else [*EVENTS[:3], broken]
         return httpx2.Response(200, content=stream(events), headers={"content-type": "text/event-stream"})
     return httpx2.Response(
         200, json=WHOLE.get(request.url.path, {"candidates": [{"content": {"parts": []}}]})
@@ -74,7 +80,11 @@ def asked(
     """Return the client, and what the upstream got."""
     requests: list[httpx2.Request] = []
     upstream = UpstreamSettings(
-        name="up", protocol="anthropic_messages", protocols=tuple(UPSTREAMS), base_url="http://up.test"
+        name="up",
+        protocol="anthropic_messages",
+        protocols=tuple(UPSTREAMS),
+        base_url="http://up.test",
+        counts_tokens=True,
     )
 
     async def ask() -> Any:
@@ -109,12 +119,19 @@ def test_below_a_mount() -> None:
     path = "/gate/model/anthropic.claude-x/invoke"
     client, [request] = asked(path, b'{"max_tokens": 9, "messages": []}', root_path="/gate")
     assert (client.status, json.loads(request.content)["model"]) == (200, "anthropic.claude-x")
+    scope, _ = enter(http_scope(path, root_path="/gate"), client.send)
+    assert scope["path"] == "/gate/v1/messages"
 
 
 def test_forms_keep_their_bytes() -> None:
     """The deployment in the path is the model of whatever reads them."""
-    client, requests = asked(
-        "/openai/deployments/d/chat/completions", b"--b", {"content-type": "multipart/form-data; boundary=b"}
-    )
-    assert (client.status, requests) == (400, [])
-    assert "is not valid JSON" in client.error["message"]
+    headers = {"content-type": "multipart/form-data; boundary=b"}
+    _, [request] = asked("/openai/deployments/d/chat/completions", b'{"messages": []}', headers)
+    assert request.content == b'{"model":"d","messages": []}'
+
+
+def test_a_header_that_comes_in_the_body_has_a_limit() -> None:
+    for count, status in ((4096, 200), (4097, 400)):
+        body = {"anthropic_beta": ["a"] * count, "max_tokens": 9, "messages": []}
+        client, _ = asked("/model/anthropic.claude-x/invoke", json.dumps(body).encode())
+        assert client.status == status
