@@ -25,7 +25,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman import PROTOCOLS, RemoteProtocolError, RequestRefused
 from dragoman.codec import MODEL_IN_PATH, Endpoint, ProtocolSpec
@@ -113,7 +113,7 @@ class _ConfiguredApp:
         # Around all of Starlette, so that a browser can read the response to an internal error as well.
         # Preflights cannot carry a key, so they get their response before a key is required.
         origins = set(server.cors_origins)
-        self.app = _CORS(
+        cors = _CORS(
             KeyAuthMiddleware(
                 _recorded(_router(routes, handlers, parent, gateway), gateway),
                 keyring,
@@ -131,9 +131,8 @@ class _ConfiguredApp:
             expose_headers=["*"],
             max_age=86_400,
         )
-        self.browsers = BrowserProtection(
-            server, keyless=not keyring, allows_origin=self.app.is_allowed_origin
-        )
+        self.app = _for_pages(cors)
+        self.browsers = BrowserProtection(server, keyless=not keyring, allows_origin=cors.is_allowed_origin)
 
     def protocol_of_handshake(self, scope: Scope) -> ProtocolSpec:
         """Return the protocol that is served over a WebSocket. Raises RequestRefused if there is none, or not for this
@@ -160,6 +159,29 @@ class _CORS(CORSMiddleware):
         return Response(
             status_code=204, headers={k: v for k, v in headers.items() if not k.startswith("content-")}
         )
+
+
+def _for_pages(cors: CORSMiddleware) -> ASGIApp:
+    """Return what does the same, but calls what is behind it directly for requests without Origin, as programs send
+    them.
+    """
+
+    def call(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if scope["type"] != "http" or b"origin" in dict(scope["headers"]):
+            return cors(scope, receive, send)
+        return cors.app(scope, receive, partial(_send_varied, send))
+
+    return call
+
+
+def _send_varied(send: Send, message: Message) -> Awaitable[None]:
+    """Send a message to a client that is no page: a cache must not give the response to a page."""
+    if message["type"] == "http.response.start":
+        headers = [*message.get("headers", ())]
+        vary = [value for name, value in headers if name == b"vary"]
+        others = [field for field in headers if field[0] != b"vary"] if vary else headers
+        message["headers"] = [*others, (b"vary", b", ".join([*vary, b"Origin"]))]
+    return send(message)
 
 
 def _router(

@@ -75,8 +75,8 @@ class BrowserProtection:
             self._check_host(values.get(b"host", []))
         if self._keyless or handshake or _PREFLIGHT in values:
             # A proxy may have ended TLS.
-            own = _own_origins(values, scheme.replace("ws", "http"), "https")
             for origin in _origins(values):
+                own = _own_origins(values, scheme.replace("ws", "http"), "https")
                 if origin not in own and not self._allows_origin(origin):
                     raise (
                         _other_origin()

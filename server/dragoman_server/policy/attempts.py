@@ -298,6 +298,8 @@ def order(
     accounts: Sequence[Account], health: Mapping[str, Health], selection: Selection, random: float
 ) -> list[str]:
     """Return the accounts' ids, best first. Ties stay in the order of the list."""
+    if len(accounts) == 1:
+        return [accounts[0].id]
     states = _states(accounts, health)
     uses: list[float] | list[tuple[float, float]] = [state.last_used for state in states]
     if selection is Selection.MOST_REMAINING:

@@ -107,7 +107,7 @@ class HTTPStream:
             "scheme": "https" if self._transport.tls else "http",
             "extensions": now,
         }
-        self._transport.start_app(self.app, scope, self.events, self._app_send)
+        self._transport.apps.start(self.app, scope, self.events, self._app_send)
 
     async def receive_data(self, data: bytes) -> None:
         """Pass on a part of the body."""

@@ -21,7 +21,7 @@ from dragoman_server.platform.changes import Lock
 from dragoman_server.platform.clock import event_loop_clock
 from dragoman_server.serving.http1 import HTTP1
 from dragoman_server.serving.http2 import HTTP2
-from dragoman_server.serving.tasks import AppEvents, AppSend, run_app
+from dragoman_server.serving.tasks import AppEvents, AppTasks
 from dragoman_server.settings import ServerSettings
 from dragoman_server.streams.byte_stream import ByteStream
 
@@ -106,6 +106,7 @@ class Connection:
         self._stream = stream
         self._protocol: HTTP1 | HTTP2 | None = None
         self.tasks: anyio.abc.TaskGroup
+        self.apps: AppTasks
         # Only around waits for bytes, so it never interrupts a write. Between two it is the last one's.
         self._reading = anyio.CancelScope()
         self._deadline = (
@@ -128,6 +129,7 @@ class Connection:
         self.set_idle(True)
         try:
             async with anyio.create_task_group() as self.tasks:
+                self.apps = AppTasks(self.tasks, self.worker.requests)
                 if self._stream.alpn_protocol() == "h2":
                     self._protocol = HTTP2(self)
                 elif self.tls or not self.settings.http2:
@@ -160,10 +162,6 @@ class Connection:
             self._break()
 
     # Called by the protocol.
-
-    def start_app(self, app: ASGIApp, scope: Any, events: AppEvents, send: AppSend) -> None:
-        """Start the application with the events that it receives."""
-        self.tasks.start_soon(run_app, self.worker.requests, app, scope, events, send, name="request")
 
     def end(self) -> None:
         """Stop reading, which ends the connection. Bytes that were written before still reach the client."""
@@ -250,6 +248,7 @@ class Connection:
         await self._protocol.data_received(data)
 
     async def _finish(self) -> None:
+        self.apps.end()
         if self._protocol is not None:
             await self._protocol.connection_lost()
         if self._half_closed:

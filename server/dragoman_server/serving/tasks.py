@@ -4,9 +4,10 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from sys import getsizeof
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio
+import anyio.abc
 from hypercorn.typing import ASGIReceiveEvent, ASGISendEvent
 from starlette.types import ASGIApp
 
@@ -116,7 +117,56 @@ def _size(event: ASGIReceiveEvent) -> int:
     return len(event["body"]) if event["type"] == "http.request" else 0
 
 
-async def run_app(
+# What serves a request, its ASGI scope, what it receives, and what takes what it sends.
+_Work: TypeAlias = tuple[ASGIApp, Any, AppEvents, AppSend]
+
+
+class AppTasks:
+    """The tasks that run applications for the requests of one connection.
+
+    One that has ended its request waits for the next one, because a new task costs several times as much.
+
+    Args:
+        tasks: of the connection.
+        requests: where the scopes of all requests are.
+    """
+
+    __slots__ = ("_changes", "_ended", "_next", "_requests", "_tasks", "_waits")
+
+    def __init__(self, tasks: anyio.abc.TaskGroup, requests: set[anyio.CancelScope]) -> None:
+        self._tasks = tasks
+        self._requests = requests
+        self._waits = self._ended = False
+        self._next: _Work | None = None
+        self._changes = Changes()
+
+    def start(self, app: ASGIApp, scope: Any, events: AppEvents, send: AppSend) -> None:
+        """Run an application for a request."""
+        work = (app, scope, events, send)
+        if self._waits and self._next is None:
+            self._next = work
+            self._changes.note()
+        else:
+            self._tasks.start_soon(self._run, work, name="request")
+
+    def end(self) -> None:
+        """Let no task wait any more."""
+        self._ended = True
+        self._changes.note()
+
+    async def _run(self, work: _Work | None) -> None:
+        while work is not None:
+            await _run_app(self._requests, *work)
+            work = None  # nothing of it stays
+            if not self._waits:
+                self._waits = True
+                while self._next is None and not self._ended:
+                    await self._changes.wait()
+                self._waits = False
+                work, self._next = self._next, None
+
+
+async def _run_app(
     requests: set[anyio.CancelScope], app: ASGIApp, scope: Any, events: AppEvents, send: AppSend
 ) -> None:
     """Run the application in a scope that is in `requests` meanwhile, and send None when it has ended."""

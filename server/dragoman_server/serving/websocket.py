@@ -115,7 +115,7 @@ class WebSocket:
         if request.http_version != "2":
             scope["extensions"][NOW] = {"send": self.send_now}
         # Not the connection's request, which has a second to end: who ends its side without a Close is gone.
-        self._transport.start_app(self.app, scope, self._events, self.app_send)
+        self._transport.apps.start(self.app, scope, self._events, self.app_send)
         self._events.offer({"type": "websocket.connect"})
 
     async def receive_end(self) -> None:

@@ -9,9 +9,10 @@ Headers = Sequence[tuple[bytes, bytes]]
 TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 # A header or trailer field that was received, without the LF at its end. h11 accepts control characters, too.
 FIELD_LINE = TOKEN + rb":[\t -~\x80-\xff]*\r"
-_NAME = re.compile(TOKEN)
+# All names and all values of a head, each with an LF behind it. One look at all costs a third less than one at each.
+_NAMES = re.compile(rb"(?:%b\n)*+" % TOKEN)
 # What h11 writes: no line end, and no blank at either end.
-_VALUE = re.compile(rb"(?:[^\0\s](?:[^\0\n\r\f\v]*[^\0\s])?)?")
+_VALUES = re.compile(rb"(?:(?:[^\0\s](?:[^\0\n\r\f\v]*[^\0\s])?)?\n)*+")
 
 
 class PlainHeaders(NamedTuple):
@@ -30,12 +31,16 @@ class PlainHeaders(NamedTuple):
 
 def plain_headers(headers: Headers, unusual: Set[bytes]) -> PlainHeaders | None:
     """Return the headers as they are written, None if h11 has to do that. unusual: names that it reads or moves."""
-    names, values = [name.lower() for name, _ in headers], [value for _, value in headers]
+    values, count = [value for _, value in headers], len(headers)
+    all_names = b"\n".join([*[name for name, _ in headers], b""]).lower()
+    all_values = b"\n".join([*values, b""])
+    names = all_names.split(b"\n")[:-1]
     if (
         not unusual.isdisjoint(names)
         or names.count(b"content-length") > 1
-        or not all(map(_NAME.fullmatch, names))
-        or not all(map(_VALUE.fullmatch, values))
+        or _NAMES.fullmatch(all_names) is None
+        or _VALUES.fullmatch(all_values) is None
+        or not len(names) == all_values.count(b"\n") == count
     ):
         return None
     length = values[names.index(b"content-length")] if b"content-length" in names else None

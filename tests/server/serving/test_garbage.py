@@ -208,7 +208,7 @@ STORED = "a stored response, which is read and deleted"
 class Http1Client:
     """Sends one request at a time. A client that has left comes again on a new connection."""
 
-    tasks = 1  # of the server, for a connection
+    tasks = 2  # of the server, for a connection: one reads, one waits for the next request
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
@@ -238,7 +238,7 @@ class Http1Client:
 class Http2Client:
     """The same over HTTP/2. It leaves a request by resetting its stream."""
 
-    tasks = 2
+    tasks = 3  # one also writes
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._peer = Peer(socket.create_connection(address, 20))

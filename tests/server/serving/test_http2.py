@@ -54,6 +54,7 @@ from dragoman_server.serving.http2_connection import (
     HTTP2Connection,
 )
 from dragoman_server.serving.run import _hypercorn_config
+from dragoman_server.serving.tasks import AppTasks
 from dragoman_server.settings import ServerSettings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
@@ -74,6 +75,7 @@ class Client(Connection):
         stream: Any = None  # write() and end() are replaced
         super().__init__(worker, stream, ("127.0.0.1", 1), ("127.0.0.1", 2), tls=False)
         self.tasks = tasks
+        self.apps = AppTasks(tasks, worker.requests)
         self.frames: list[Frame] = []
         self.idle: bool | None = None
         self.closed = False
