@@ -46,8 +46,8 @@ def strip_extensions(request: Request, context: PassContext) -> Request:
     ledger, contents = context.ledger, context.contents(request.messages)
 
     def note(nodes: Iterable[Any]) -> None:
-        for node in [node for node in nodes if node.shape is not None]:
-            if (unknown := unknown_members(node)) is not None:
+        for node in nodes:
+            if node.shape is not None and (unknown := unknown_members(node)) is not None:
                 ledger.unknown_fields(node.path, unknown, request.defined)
 
     ledger.unknown_fields("", request.extra, request.defined)

@@ -30,13 +30,15 @@ def fit_tools(request: Request, context: PassContext) -> Request:
 
     Raises RequestRefused (400) if the only tool, or the required one, cannot be sent.
     """
+    contents = context.contents(request.messages)
+    if not (request.tools or request.tool_choice) and contents.kinds.isdisjoint((ToolCall, ToolResult)):
+        return request
     _refuse_without_its_tool(request, context)
     request = _offer_allowed(request, context)
     fitter = _ToolFitter(context)
     tools = tuple([fitter.tool(tool) for tool in request.tools])
     changes: dict[type[Part], Callable[[Any], Part]] = {ToolCall: fitter.call, ToolResult: fitter.result}
     # A flat walk finds that nothing changes, as nearly always, in half the time of map_parts().
-    contents = context.contents(request.messages)
     for part in () if contents.kinds.isdisjoint(changes) else contents.parts:
         change = changes.get(type(part))
         if change is not None and change(part) is not part:

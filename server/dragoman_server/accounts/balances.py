@@ -26,6 +26,8 @@ from dragoman_server.upstream.sender import UpstreamSender
 
 LOG = logging.getLogger("dragoman.accounts")
 
+# Only this one asks how much is left.
+_SELECTION = Selection.MOST_REMAINING.value
 # Money is used up more slowly than rate limits.
 REFRESH_INTERVAL_S = 300.0
 # For all accounts of an upstream.
@@ -93,7 +95,7 @@ class Balances(BackgroundTaskGroup):
 
     def refresh(self, upstream: UpstreamSettings) -> None:
         """Read the balances of an upstream in the background if they are used, and old. Never waits."""
-        if self._tasks is None or upstream.selection != Selection.MOST_REMAINING.value:
+        if self._tasks is None or upstream.selection != _SELECTION:
             return
         now = anyio.current_time()
         if not reports_balance(upstream) or len(self._settings.accounts_of(upstream)) == 1:

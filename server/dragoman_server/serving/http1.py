@@ -214,19 +214,20 @@ class HTTP1:
                     self._transport.read_within(self._transport.settings.header_timeout_s)
                 self._checked = len(head)
                 return None
-            request_head.check_head(head)
+            method, target, version, headers = request_head.read_head(head)
             del self._buffer[:end]
             self._checked = 0
-            self._begin_request(head)
+            self._begin_request(method, target, version, headers)
         except (RemoteProtocolError, RequestRefused) as error:
             return partial(self._refuse, error, head)
         return None
 
-    def _begin_request(self, head: bytes) -> None:
-        method, target, version, headers = request_head.read_checked(head)
+    def _begin_request(
+        self, method: str, target: bytes, version: str, headers: list[tuple[bytes, bytes]]
+    ) -> None:
         fields = dict(headers)
         handshake = None
-        if is_handshake(method, version, fields):
+        if b"upgrade" in fields and is_handshake(method, version, fields):
             handshake = read_upgrade(headers)
         self._response = Http1Response(version, method, headers)
         if (parts := request_head.split_absolute_form(target)) is not None:
@@ -258,7 +259,7 @@ class HTTP1:
             await anyio.lowlevel.checkpoint()
 
     def _read_body(self) -> _Wait | None:
-        size = _SLICE if isinstance(self._body, ChunkedBody) else len(self._buffer)
+        size = _SLICE if type(self._body) is ChunkedBody else len(self._buffer)
         data = self._body.receive_data(bytes(memoryview(self._buffer)[:size]))
         del self._buffer[:size]
         if self._body.complete:

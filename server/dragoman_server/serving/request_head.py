@@ -1,4 +1,4 @@
-"""Check the head of an HTTP/1.1 request before a parser reads it.
+"""Read the head of an HTTP/1.1 request, and refuse what is wrong with it.
 
 If RFC 9112 allows a recipient to be lenient or strict, this is strict: if a proxy in front reads the same bytes in
 another way, one client's bytes can become another one's request. nginx, haproxy and h11 agree on what the checks
@@ -9,7 +9,7 @@ A head that breaks the grammar raises RemoteProtocolError (400), one that is val
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dragoman import RemoteProtocolError, RequestRefused
 from dragoman_server.streams.http1_head import FIELD_LINE, TOKEN
@@ -62,8 +62,8 @@ def check_partial_head(part: bytes | bytearray, start: int = 0) -> None:
         raise _too_large()
 
 
-def check_head(head: bytes) -> None:
-    """Check a whole head, with the empty line at its end.
+def read_head(head: bytes) -> tuple[str, bytes, str, list[tuple[bytes, bytes]]]:
+    """Read a whole head, with the empty line at its end: method, target, version and headers, with lower-case names.
 
     Raises RemoteProtocolError, or RequestRefused with status 414, 417, 431, 501 or 505.
     """
@@ -71,27 +71,24 @@ def check_head(head: bytes) -> None:
     if _FIELDS.fullmatch(fields) is None:
         error = _first_error(_BROKEN, head) or _first_error(_MALFORMED, head)
         raise _malformed(error or "a header line is not `name: value`")
-    target, minor = _checked_request_line(request_line)
+    method, target, minor = _checked_request_line(request_line)
     if len(head) > MAX_HEAD_BYTES:
         raise _too_large()
     if fields.count(b"\n") > MAX_FIELDS + 1:
         raise _too_many()
-    lines = b"\n" + fields.lower()
-    _check_framing(lines, minor)
-    _check_host(lines, target, minor)
-    if any(value != b"100-continue" for value in _values(b"expect", lines)):
+    headers, values = [], dict[bytes, list[bytes]]()
+    for line in fields.split(b"\r\n")[:-2]:
+        name, _, value = line.partition(b":")
+        name, value = name.lower(), value.strip(b"\t ")
+        headers.append((name, value))
+        values.setdefault(name, []).append(value.lower())
+    _check_framing(values, minor)
+    _check_host(values, target, minor)
+    if b"expect" in values and {*values[b"expect"]} != {b"100-continue"}:
         # "A server that receives an Expect field value containing a member other than 100-continue MAY respond with a
         # 417" -- RFC 9110, 10.1.1
         raise _refused(417, "the only supported expectation is 100-continue")
-
-
-def read_checked(head: bytes) -> tuple[str, bytes, str, list[tuple[bytes, bytes]]]:
-    """Return method, target, version and headers, with lower-case names, of a head that check_head() accepts."""
-    request_line, *lines = head[:-4].split(b"\r\n")
-    method, target, version = request_line.split(b" ")
-    parts = [line.partition(b":") for line in lines]
-    headers = [(name.lower(), value.strip(b"\t ")) for name, _, value in parts]
-    return method.decode(), target, version.decode().removeprefix("HTTP/"), headers
+    return method.decode(), target, f"1.{minor}", headers
 
 
 def check_fields(target: bytes, fields: Sequence[tuple[bytes, bytes]]) -> None:
@@ -141,8 +138,8 @@ def parse_broken(head: bytes) -> tuple[bytes, bytes, list[tuple[bytes, bytes]]]:
     )
 
 
-def _checked_request_line(line: bytes) -> tuple[bytes, int]:
-    """Check the request line, and return the target and the minor version."""
+def _checked_request_line(line: bytes) -> tuple[bytes, bytes, int]:
+    """Check the request line, and return method, target and minor version."""
     match = _REQUEST_LINE.fullmatch(line)
     if match is None:
         if len(line) > _MAX_LINE_BYTES:
@@ -164,13 +161,15 @@ def _checked_request_line(line: bytes) -> tuple[bytes, int]:
     is_origin = target.startswith(b"/") or _ABSOLUTE.match(target) is not None
     if b"#" in target or not (is_origin or (target == b"*" and method == b"OPTIONS")):
         raise _malformed("its target is neither a path nor a URL")  # RFC 9112, 3.2
-    return target, int(minor)
+    return method, target, int(minor)
 
 
-def _check_framing(lines: bytes, minor: int) -> None:
-    """Check that there is exactly one way to find the end of the body (RFC 9112, 6.1 to 6.3). lines: see _values()."""
-    encodings = _values(b"transfer-encoding", lines)
-    lengths = _values(b"content-length", lines)
+def _check_framing(values: Mapping[bytes, Sequence[bytes]], minor: int) -> None:
+    """Check that there is exactly one way to find the end of the body (RFC 9112, 6.1 to 6.3).
+
+    values: of each header, in lower case.
+    """
+    encodings, lengths = values.get(b"transfer-encoding", ()), values.get(b"content-length", ())
     if encodings:
         codings = [coding.strip(b"\t ") for value in encodings for coding in value.split(b",")]
         if lengths:
@@ -192,29 +191,17 @@ def _check_framing(lines: bytes, minor: int) -> None:
         raise _malformed("its Content-Length is not one number")
 
 
-def _check_host(lines: bytes, target: bytes, minor: int) -> None:
+def _check_host(values: Mapping[bytes, Sequence[bytes]], target: bytes, minor: int) -> None:
     # "A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request message that lacks a Host
     # header field and to any request message that contains more than one Host header field line or a Host header field
     # with an invalid field value." -- RFC 9112, 3.2
-    hosts = _values(b"host", lines)
+    hosts = [*values.get(b"host", ())]
     if len(hosts) > 1 or (minor == 1 and not hosts):
         raise _malformed("it needs exactly one Host header")
     if (absolute := split_absolute_form(target)) is not None:
         hosts.append(absolute[0])
     if not all(map(_HOST.fullmatch, hosts)):
         raise _malformed("its Host is not a host and a port")
-
-
-def _values(name: bytes, lines: bytes) -> list[bytes]:
-    """Return the values of a header. lines: all of them in lower case, with an LF before the first one too."""
-    sign = b"\n%b:" % name
-    values = []
-    at = lines.find(sign)
-    while at >= 0:
-        end = lines.index(b"\r", at)
-        values.append(lines[at + len(sign) : end].strip(b"\t "))
-        at = lines.find(sign, end)
-    return values
 
 
 def _first_error(

@@ -157,7 +157,7 @@ def _read_plain(method: str, data: bytes) -> ResponseHead | None:
         return None
     status = int(match[1])
     body = _body_decoder(method, status, framing)
-    keep_alive = connection != b"close" and not isinstance(body, UntilCloseBody)
+    keep_alive = connection != b"close" and type(body) is not UntilCloseBody
     return ResponseHead(status, headers, keep_alive, body, data[match.end() :])
 
 

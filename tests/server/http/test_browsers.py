@@ -11,9 +11,11 @@ import pytest
 from gateway.fakes import FakeClient, FakeUpstream, OneResponse, http_scope
 from gateway.scripted import CHAT, MESSAGES, PATHS, RESPONSES, STREAMS, request_body
 from oracle import check_error
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import Receive, Scope, Send
 from virtual_time import REAL_BACKENDS
 
-from dragoman_server.app import create_app
+from dragoman_server.app import _for_pages, create_app
 from dragoman_server.config.loader import load
 from dragoman_server.http.browsers import LOOPBACK_ORIGIN_PATTERN
 from dragoman_server.serving.sockets import StartupError, bind
@@ -441,3 +443,18 @@ async def test_no_other_page_can_load_a_response() -> None:
         client = await Gateway().request({"x-api-key": ADMIN.reveal()}, path, "GET")
         assert client.headers["cross-origin-resource-policy"] == "same-origin", path
         assert client.headers["x-content-type-options"] == "nosniff", path
+
+
+@pytest.mark.parametrize("vary", [(), (b"accept",), (b"accept", b"x-a")])
+async def test_a_program_gets_the_headers_that_starlette_gives_it(vary: tuple[bytes, ...]) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"x-b", b"1"), *[(b"vary", value) for value in vary]]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"text"})
+
+    cors = CORSMiddleware(app, allow_origins=["https://page.example"])
+    passed_by, by_starlette = FakeClient(), FakeClient()
+    await _for_pages(cors)(http_scope("/"), passed_by.receive, passed_by.send)
+    await cors(http_scope("/"), by_starlette.receive, by_starlette.send)
+    assert passed_by.headers == by_starlette.headers
+    assert passed_by.body == by_starlette.body

@@ -9,10 +9,9 @@ from http_heads import CASES
 
 from dragoman import RemoteProtocolError, RequestRefused
 from dragoman_server.serving.request_head import (
-    check_head,
     check_partial_head,
     parse_broken,
-    read_checked,
+    read_head,
     split_absolute_form,
 )
 
@@ -29,7 +28,7 @@ def status_of(sent: bytes, *, cut: bool) -> int | None:
             for size in range(end - 1 if end > 3 else len(sent) + 1):
                 check_partial_head(sent[:size], size - 1)
         if end > 3:
-            check_head(sent[:end])
+            read_head(sent[:end])
     except (RemoteProtocolError, RequestRefused) as error:
         return error.status
     return None
@@ -54,7 +53,7 @@ def test_h11_and_the_standard_library_read_the_same_in_an_accepted_head() -> Non
         connection.receive_data(head + b"\r\n\r\n")
         request = connection.next_event()
         assert isinstance(request, h11.Request), name
-        method, target, version, headers = read_checked(head + b"\r\n\r\n")
+        method, target, version, headers = read_head(head + b"\r\n\r\n")
         assert (method.encode(), target, version.encode()) == (
             request.method,
             request.target,
