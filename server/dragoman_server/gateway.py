@@ -21,6 +21,7 @@ from dragoman_server.accounts.stored_keys import StoredKeys, all_keys
 from dragoman_server.accounts.stores.base import AccountStore
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.resilient import ResilientStore
+from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.models.catalog import ModelCatalog
 from dragoman_server.platform.extras import missing_extra
@@ -215,6 +216,9 @@ class Gateway:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Connections and stores are open inside of this block, for this gateway and those that follow it."""
+        for upstream in self.settings.upstreams:
+            for protocol in upstream.protocols:  # what the first request would wait for
+                capabilities_for(self.settings, upstream, "", self.upstreams[protocol])
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.telemetry.running())
             await stack.enter_async_context(self.client)

@@ -7,6 +7,7 @@ Capabilities.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import get_type_hints
 
 import msgspec
@@ -134,11 +135,17 @@ def _resolve(
         known["hosted_tools"] = tuple(
             [use for use in _names(known.get("hosted_tools")) if use != "web_search"]
         )
-    for name, hint in get_type_hints(protocol.capabilities).items():
-        if known.get(name) == NONE and is_optional(hint):
+    for name in _optional(protocol.capabilities):
+        if known.get(name) == NONE:
             known[name] = None
     # Capabilities of models in other protocols are ignored.
     return msgspec.convert(known, protocol.capabilities)
+
+
+@cache  # it compiles sixty annotations, and each new model asks
+def _optional(kind: type[Capabilities]) -> list[str]:
+    """Return the names of capabilities that may be None."""
+    return [name for name, hint in get_type_hints(kind).items() if is_optional(hint)]
 
 
 def _names(value: object) -> tuple[object, ...]:
