@@ -31,7 +31,7 @@ def top(config_file: str | None, plain: bool) -> None:
     is needed. Exit codes: 0 when it was left, 1 when the gateway cannot be reached, does not accept the key, or the
     extra is missing, 2 when the configuration is wrong.
     """
-    server = load_or_exit(config_file, {}, of_gateway=True).settings.server
+    server = load_or_exit(config_file, {}).settings.server
     plain = plain or not _on_terminal()
     if not plain and (missing := missing_extra("top")) is not None:
         exit_with(FAILURE, f"top {missing}; --plain does without")
