@@ -66,7 +66,7 @@ def json_schema(schema: JSON, note: SchemaNote, inside: tuple[str | int, ...] = 
             out[name] = [json_schema(each, note, (*inside, key, at)) for at, each in enumerate(value)]
         elif form == "schema":
             out[name] = json_schema(value, note, (*inside, key))
-        elif form == "number" and type(value) is str:
+        elif form == "number":
             out[name] = read_number(value)  # an int64 in proto3 JSON
         elif form == "example":
             out["examples"] = [value]
