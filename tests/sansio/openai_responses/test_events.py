@@ -58,6 +58,9 @@ def test_events_are_numbered_and_about_our_response(name: str) -> None:
 
 
 def test_an_end_that_is_not_stored_is_replaced() -> None:
+    writer = StoredEvents({}, 7)
+    writer.end({"status": "failed"})
+    assert writer.next == 8
     writer = StoredEvents({"id": "ours"}, 7)
     writer.receive(b'event: x\ndata: {"type":"response.completed",%b}\n\n' % ABOUT.encode())
     end = writer.end({"status": "failed"})
