@@ -84,7 +84,7 @@ class BaseEndpoint(ABC):
         client's form.
         """
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         record = self.gateway.request_began(scope, self.protocol.name)
         framing = SSE if self.endpoint is None else self.endpoint.framing
         request = ClientRequest(scope, receive, send, record, framing)
@@ -95,7 +95,7 @@ class BaseEndpoint(ABC):
             request.response.watch = telemetry.watch
             if telemetry.publish_wire is not None:
                 LiveWire(telemetry.publish_wire, self.gateway.settings).listen_to(request)
-        await self.account_for(request, self._serve_or_refuse)
+        return self.account_for(request, self._serve_or_refuse)
 
     async def account_for(
         self, request: ClientRequest, serve: Callable[[ClientRequest], Awaitable[None]]
@@ -119,7 +119,7 @@ class BaseEndpoint(ABC):
         except anyio.get_cancelled_exc_class():
             request.record.outcome = "cancelled"
             if not request.response.started:
-                # hypercorn 0.18 protocol/http_stream.py:139 would send an empty 500.
+                # The server would send an empty 500.
                 await self._send_last_error(request, _GATEWAY_STOPS)
             raise
         finally:

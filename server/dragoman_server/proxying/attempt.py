@@ -5,7 +5,7 @@ is ready for the client is handed to whoever made it. Until content has been sen
 another attempt may follow; after that it ends the client's stream.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -175,23 +175,23 @@ class Attempt:
         figures = {"input_tokens": usage.input, "output_tokens": usage.output}
         return {name: figure for name, figure in figures.items() if figure is not None}
 
-    async def run(
+    def run(
         self, sender: UpstreamSender, recipient: Recipient, telemetry: "RequestTelemetry | None"
-    ) -> AttemptFailure | None:
-        """Return what went wrong, None if the client has got this response (or gets another attempt's).
+    ) -> Awaitable[AttemptFailure | None]:
+        """Return, when awaited, what went wrong, None if the client has got this response (or gets another attempt's).
 
         sender: sends the request. telemetry: of the request.
         """
         self._sender, self._recipient = sender, recipient
         self.machine, self.status, self.headers, self.raw_headers = None, None, [], ()
-        if telemetry is None:
-            return await self._run()
-        to = self.plan.destination
-        span = self.trace = telemetry.attempt(
-            to.settings, to.upstream.name, to.upstream_model, self.account.id, stream=self.plan.streams
-        )
-        if span is None:
-            return await self._run()
+        if telemetry is not None:
+            to = self.plan.destination
+            self.trace = telemetry.attempt(
+                to.settings, to.upstream.name, to.upstream_model, self.account.id, stream=self.plan.streams
+            )
+        return self._run() if self.trace is None else self._run_traced(self.trace)
+
+    async def _run_traced(self, span: "AttemptTrace") -> AttemptFailure | None:
         error: dragoman.ErrorKind | None = dragoman.ErrorKind.CANCELLED
         try:
             failure = await self._run()

@@ -1,4 +1,4 @@
-"""One HTTP request between the protocol of its connection and ASGI, in place of hypercorn's HTTPStream.
+"""One HTTP request, between the protocol of its connection and ASGI.
 
 It starts the application, queues what the application receives, and passes on what it sends. It does no I/O.
 """
@@ -47,7 +47,7 @@ class StreamRequest(msgspec.Struct, frozen=True):
         }
 
 
-class ResponseWriter(Protocol):
+class ResponseSender(Protocol):
     """Sends the responses of one connection: head and end once for each stream, then close."""
 
     async def send_head(self, stream_id: int, status: int, headers: Headers) -> None: ...
@@ -82,7 +82,7 @@ class HTTPStream:
     )
 
     def __init__(
-        self, app: ASGIApp, transport: "Connection", writer: ResponseWriter, stream_id: int, events: AppEvents
+        self, app: ASGIApp, transport: "Connection", writer: ResponseSender, stream_id: int, events: AppEvents
     ) -> None:
         self.app = app
         self.events = events

@@ -21,7 +21,7 @@ from dragoman_server.platform.changes import Lock
 from dragoman_server.platform.clock import event_loop_clock
 from dragoman_server.serving.http1 import HTTP1
 from dragoman_server.serving.http2 import HTTP2
-from dragoman_server.serving.tasks import AppEvents, AppTasks
+from dragoman_server.serving.tasks import AppEvents, AppTasks, Request
 from dragoman_server.settings import ServerSettings
 from dragoman_server.streams.byte_stream import ByteStream
 
@@ -60,7 +60,7 @@ class WorkerContext:
         app: Serves the requests.
         config, settings, tls: For connections that are accepted from now on; tls is None for plain TCP.
         state: The state of the application's lifespan.
-        requests: The scopes of all requests, which a stop cancels.
+        requests: All requests, which a stop cancels.
         terminated: The worker takes no new requests.
         time: The clock of the event loop.
         connections: All connections.
@@ -73,7 +73,7 @@ class WorkerContext:
     settings: ServerSettings
     state: dict[str, Any]
     tls: ssl.SSLContext | None = None
-    requests: set[anyio.CancelScope] = field(default_factory=set)
+    requests: set[Request] = field(default_factory=set)
     terminated: anyio.Event = field(default_factory=anyio.Event)
     time: Callable[[], float] = field(default_factory=event_loop_clock)
     connections: "dict[Connection, None]" = field(default_factory=dict)

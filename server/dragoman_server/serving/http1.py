@@ -57,7 +57,7 @@ class _Reading(Enum):
 
 
 class HTTP1:
-    """HTTP/1.1 on one connection. See ResponseWriter.
+    """HTTP/1.1 on one connection. See ResponseSender.
 
     Attributes:
         invites_body: The client waits for a 100 (Continue) before it sends the body.

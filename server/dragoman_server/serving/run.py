@@ -44,6 +44,7 @@ from dragoman_server.serving.server import serve_connections
 from dragoman_server.serving.signals import GROUP_SIGNALS, SignalMeanings, signal_handlers, signal_meanings
 from dragoman_server.serving.sockets import BoundAddress, StartupError, bind, notify_service_manager
 from dragoman_server.serving.supervisor import Supervisor
+from dragoman_server.serving.tasks import Request
 from dragoman_server.settings import ServerSettings, Settings
 from dragoman_server.telemetry.metrics import metrics_directory
 
@@ -241,7 +242,7 @@ class _Worker:
     signals_seen: int = 0
     stop_begun: anyio.Event = field(default_factory=anyio.Event)
     stopping: anyio.Event = field(default_factory=anyio.Event)
-    requests: set[anyio.CancelScope] = field(default_factory=set)
+    requests: set[Request] = field(default_factory=set)
     requests_cancelled: bool = False
     connections: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     context: WorkerContext | None = None
@@ -370,8 +371,8 @@ class _Worker:
         self.requests_cancelled = True
         if self.requests:
             _log.warning("requests cancelled because they were still open: %d", len(self.requests))
-        for cancel_scope in tuple(self.requests):
-            cancel_scope.cancel()
+        for request in tuple(self.requests):
+            request.cancel()
 
     async def _stop_in_steps(self) -> None:
         await self.stop_begun.wait()

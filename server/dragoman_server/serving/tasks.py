@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import anyio
 import anyio.abc
+from anyio import TaskHandle
 from hypercorn.typing import ASGIReceiveEvent, ASGISendEvent
 from starlette.types import ASGIApp
 
@@ -117,6 +118,12 @@ def _size(event: ASGIReceiveEvent) -> int:
     return len(event["body"]) if event["type"] == "http.request" else 0
 
 
+# Seconds for the end of a response whose application was cancelled.
+_LAST_S = 1.0
+
+# An open request, which a stop cancels.
+Request: TypeAlias = anyio.CancelScope | TaskHandle[None]
+
 # What serves a request, its ASGI scope, what it receives, and what takes what it sends.
 _Work: TypeAlias = tuple[ASGIApp, Any, AppEvents, AppSend]
 
@@ -128,12 +135,12 @@ class AppTasks:
 
     Args:
         tasks: of the connection.
-        requests: where the scopes of all requests are.
+        requests: where all requests are.
     """
 
     __slots__ = ("_changes", "_ended", "_next", "_requests", "_tasks", "_waits")
 
-    def __init__(self, tasks: anyio.abc.TaskGroup, requests: set[anyio.CancelScope]) -> None:
+    def __init__(self, tasks: anyio.abc.TaskGroup, requests: "set[Request]") -> None:
         self._tasks = tasks
         self._requests = requests
         self._waits = self._ended = False
@@ -147,16 +154,16 @@ class AppTasks:
             self._next = work
             self._changes.note()
         else:
-            self._tasks.start_soon(self._run, work, name="request")
+            handle: list[TaskHandle[None]] = []
+            handle.append(self._tasks.start_soon(self._run, work, handle, name="request"))
 
     def end(self) -> None:
         """Let no task wait any more."""
         self._ended = True
         self._changes.note()
 
-    async def _run(self, work: _Work | None) -> None:
-        while work is not None:
-            await _run_app(self._requests, *work)
+    async def _run(self, work: _Work | None, handle: "list[TaskHandle[None]]") -> None:
+        while work is not None and await _run_app(self._requests, handle[0], *work):
             work = None  # nothing of it stays
             if not self._waits:
                 self._waits = True
@@ -167,21 +174,33 @@ class AppTasks:
 
 
 async def _run_app(
-    requests: set[anyio.CancelScope], app: ASGIApp, scope: Any, events: AppEvents, send: AppSend
-) -> None:
-    """Run the application in a scope that is in `requests` meanwhile, and send None when it has ended."""
-    with anyio.CancelScope() as cancel_scope:
-        requests.add(cancel_scope)
-        try:
-            await app(scope, events.get, send)  # type: ignore[arg-type]
-        except ClientLeft:
-            pass
-        except Exception:
-            # One line, as for any other request with an internal error; the client gets a 500 if the response has not
-            # begun.
-            _log.exception("the application failed")
-        finally:
-            events.close()
-            requests.discard(cancel_scope)
-    # Not when the task is cancelled: then the connection ends.
+    requests: "set[Request]",
+    task: "TaskHandle[None]",
+    app: ASGIApp,
+    scope: Any,
+    events: AppEvents,
+    send: AppSend,
+) -> bool:
+    """Run the application, and send None when it has ended. Return false if the task is cancelled.
+
+    requests: it is there meanwhile.
+    """
+    requests.add(task)
+    try:
+        await app(scope, events.get, send)  # type: ignore[arg-type]
+    except ClientLeft:
+        pass
+    except Exception:
+        # One line, as for any other request with an internal error; the client gets a 500 if the response has not
+        # begun.
+        _log.exception("the application failed")
+    except anyio.get_cancelled_exc_class():
+        # Not raised again, see return_if_cancelled().
+        with anyio.move_on_after(_LAST_S, shield=True):
+            await send(None)
+        return False
+    finally:
+        events.close()
+        requests.discard(task)
     await send(None)
+    return True

@@ -15,7 +15,7 @@ import anyio.lowlevel
 
 from dragoman import RequestRefused
 from dragoman_server.platform.changes import Changes, Lock
-from dragoman_server.serving.asgi_stream import ResponseWriter, StreamRequest
+from dragoman_server.serving.asgi_stream import ResponseSender, StreamRequest
 from dragoman_server.serving.refusals import refusal
 from dragoman_server.serving.tasks import AppEvents, ClientLeft
 from dragoman_server.serving.websocket_frames import (
@@ -74,7 +74,7 @@ class WebSocket:
         handshake: Handshake,
         app: Any,
         transport: "Connection",
-        writer: ResponseWriter,
+        writer: ResponseSender,
         stream_id: int,
     ) -> None:
         self.app = app
