@@ -1,8 +1,8 @@
 """Serve the connections of clients: HTTP on our byte streams, on asyncio, uvloop and trio.
 
-HTTP/1.1 and WebSocket are read and written here, HTTP/2 by h2. This package is large because hypercorn's servers, one for
-asyncio and one for trio, and its protocol classes do not keep what the gateway promises about clients that leave, attack
-or do not read (docs/decisions/4-hypercorn.md).
+HTTP/1.1 and WebSocket are read and written here, HTTP/2 by h2. This package is large because hypercorn's servers, one
+for asyncio and one for trio, and its protocol classes do not keep what the gateway promises about clients that leave,
+attack or do not read (docs/decisions/4-hypercorn.md).
 
     run               serve(): one process or several, signals, the steps of a stop
     supervisor        several worker processes on one listening socket
