@@ -195,6 +195,7 @@ def _router(
         (route.endpoint.endpoint, route.endpoint)
         for route in routes
         if isinstance(route, Route)
+        and "POST" in (route.methods or ())
         and isinstance(route.endpoint, BaseEndpoint)
         and route.endpoint.endpoint is not None
     ]

@@ -64,7 +64,7 @@ def test_requests(headers: Headers, content: bytes) -> None:
     except h11.LocalProtocolError:
         expected = None
     try:
-        written = b"".join(Http1Exchange("POST").request(b"/v1?a", headers, content))
+        written = Http1Exchange("POST").head(b"/v1?a", headers, len(content)) + content
     except RequestError:
         written = None
     if changed_by_h11(headers) or not TRANSPORTS_OWN.isdisjoint(names_of(headers)):

@@ -43,23 +43,27 @@ class RouteTables(ConfigSources):
             self.record_file_origin(path, references)
         return models
 
-    def endpoints(self) -> dict[str, str]:
+    def endpoints(self) -> dict[str, tuple[str, ...]]:
         """Return the upstreams by the paths at which they serve requests that name no model."""
-        endpoints = dict[str, str]()
+        endpoints = dict[str, tuple[str, ...]]()
         for served, raw in self.table(("endpoints",), self.document.get("endpoints", {})).items():
             path: KeyPath = ("endpoints", served)
             references = list[str]()
-            upstream = self.expand(path, raw, references)
-            if not isinstance(upstream, str):
-                self.add_problem(path, f"expected a string, found {type_name(upstream)}")
-            elif upstream == SIMULATOR:
-                self.add_problem(path, "the simulator has none of these paths")
-            elif upstream not in self.names:
-                self.add_problem(path, f"unknown upstream {quote_value(raw)}{self.names_hint(upstream)}")
-            elif not is_served(served):
+            found = [
+                self.expand(path, each, references) for each in (raw if isinstance(raw, list) else [raw])
+            ]
+            if not is_served(served):
                 hint = did_you_mean(served, SERVED_PATHS) or ": docs/endpoints.md lists them"
                 self.add_problem(path, f"is no path that is relayed{hint}")
-            endpoints[served] = str(upstream)
+            for upstream in found:
+                if not isinstance(upstream, str):
+                    self.add_problem(path, f"expected a string, found {type_name(upstream)}")
+                elif upstream == SIMULATOR:
+                    self.add_problem(path, "the simulator has none of these paths")
+                elif upstream not in self.names:
+                    text = f"unknown upstream {quote_value(upstream)}{self.names_hint(upstream)}"
+                    self.add_problem(path, text)
+            endpoints[served] = tuple(map(str, found))
             self.record_file_origin(path, references)
         return endpoints
 

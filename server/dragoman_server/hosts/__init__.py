@@ -12,11 +12,11 @@ from dragoman_server.capabilities.doors import DOORS, host_name
 from dragoman_server.hosts.aws import meant_status
 from dragoman_server.hosts.credentials import authorize_door, renew
 from dragoman_server.hosts.fit import fit_door
-from dragoman_server.hosts.host import Authorize, Host, HostError, UpstreamCall, add_key
+from dragoman_server.hosts.host import Authorize, Host, HostError, StreamedContent, UpstreamCall, add_key
 from dragoman_server.settings import UpstreamSettings
 from dragoman_server.settings.upstreams import PLAIN_HOST
 
-__all__ = ["HOSTS", "Authorize", "Host", "HostError", "UpstreamCall", "add_key", "host_of"]
+__all__ = ["HOSTS", "Authorize", "Host", "HostError", "StreamedContent", "UpstreamCall", "add_key", "host_of"]
 
 _PLAIN = Host()
 

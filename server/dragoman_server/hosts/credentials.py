@@ -127,10 +127,10 @@ class Credential:
     ) -> UpstreamCall:
         """Return the call with a signature. Runs in the thread: the library may have to renew what it has found."""
         assert found.sign is not None  # the library signs
+        if call.content and not call.held:
+            raise HostError("a body that is sent while it arrives cannot be signed; send a smaller one")
         try:
-            headers = found.sign(
-                call.method, call.url, call.headers, call.content or b"", service, region, now
-            )
+            headers = found.sign(call.method, call.url, call.headers, call.held, service, region, now)
         except Exception as error:  # each library has its own
             raise self._library.failure(error) from None
         return call._replace(headers=headers)

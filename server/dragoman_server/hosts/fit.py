@@ -19,7 +19,7 @@ def fit_door(call: UpstreamCall, upstream: UpstreamSettings) -> UpstreamCall:
     assert door is not None  # its host has this function
     url, mark, query = call.url.partition("?")
     try:
-        head = _NO_BODY if call.content is None else peek(call.content)
+        head = peek(call.held) if call.held else _NO_BODY
     except RemoteProtocolError as error:
         raise HostError(error.message) from None
     for route in door.routes:

@@ -10,6 +10,19 @@ from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.wire.headers import with_key
 
 
+class StreamedContent(Protocol):
+    """A body that is sent while it arrives, by one call.
+
+    Attributes:
+        length: Its bytes, None if they are not known before.
+    """
+
+    length: int | None
+
+    async def receive(self) -> bytes:
+        """Return the next bytes; b"" at the end. Raises an UpstreamError if there is none."""
+
+
 class UpstreamCall(NamedTuple):
     """One HTTP request to an upstream. The way there, its timeouts and its proxy, are no part of it.
 
@@ -22,9 +35,14 @@ class UpstreamCall(NamedTuple):
     method: str
     url: str
     headers: Sequence[tuple[str, str]] = ()
-    content: bytes | None = None
+    content: bytes | StreamedContent | None = None
     framing: Framing = SSE
     least_read_s: float = 0.0
+
+    @property
+    def held(self) -> bytes:
+        """The body, b"" for one that is sent while it arrives."""
+        return self.content if isinstance(self.content, bytes) else b""
 
     def __repr__(self) -> str:
         return f"<UpstreamCall {self.method}>"  # headers and body may be secret, and the URL too

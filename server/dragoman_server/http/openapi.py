@@ -149,7 +149,7 @@ def _operation(
     if operation.body is not None:
         described["requestBody"] = {
             "required": operation.requires_body,
-            "content": {"application/json": {"schema": schema_of[operation.body]}},
+            "content": {name: {"schema": schema_of[operation.body]} for name in operation.body_types},
         }
         errors.update(_BODY_ERRORS)
     if operation.errors == UPSTREAM_ERRORS:

@@ -46,6 +46,7 @@ class ApiOperation:
         answers: The bodies by status, each the type of a JSON value, or something else; without any, there is none.
         errors: The statuses of the errors that not every path has.
         body: The type of the request's body, None if nothing reads one.
+        body_types: The media types of that body.
         requires_body: A request without a body is an error.
         parameters: Those of the query, None if they are those of another path.
         place: What the name in braces in the path stands for.
@@ -57,6 +58,7 @@ class ApiOperation:
     answers: Mapping[int, Sequence[Any]]
     errors: Sequence[int | str] = ()
     body: Any = None
+    body_types: Sequence[str] = ("application/json",)
     requires_body: bool = True
     parameters: Sequence[Parameter] | None = ()
     place: str = ""

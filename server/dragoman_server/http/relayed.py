@@ -1,15 +1,21 @@
-"""Serve the endpoints of `relayed.table`: find the model, and relay the bytes to where it leads.
+"""Serve the endpoints of `relayed.table`: find what decides where a request goes, and relay the bytes there.
 
-A request that names no model goes to the upstream that `[endpoints]` has for its path; without one it is a 404 that
-says what to write there.
+That is the model, or the account that made the id in the path or body, or the upstream that `[endpoints]` has for the
+path; without any it is a 404 that says what to write there.
 """
 
 import json
+import time
+from collections.abc import Mapping
 
+from starlette.datastructures import Headers
 from starlette.routing import BaseRoute
+from starlette.types import Receive, Scope, Send
 
-from dragoman import RemoteProtocolError, RequestHead, RequestRefused
+from dragoman import RemoteProtocolError, RequestHead, RequestRefused, peek
 from dragoman.codec import Endpoint
+from dragoman.jsontext import JSONObject
+from dragoman_server.accounts.stores.operations import BindIds, FindAccount
 from dragoman_server.accounts.usage import NoMeter
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.endpoint import BaseEndpoint
@@ -20,28 +26,80 @@ from dragoman_server.http.operations import (
     DescribedRoute,
     MediaType,
 )
-from dragoman_server.http.request import path_below_mount
+from dragoman_server.http.request import BodyReader, Query, path_below_mount
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.proxying.relayed_plan import RelayedPlanner
-from dragoman_server.relayed.table import JSON, TABLE, Cost, ModelPlace, RelayedPath, leads_there, rule_for
+from dragoman_server.proxying.upload import Upload
+from dragoman_server.relayed.batch import models_in
+from dragoman_server.relayed.body import ids_in, ids_in_path
+from dragoman_server.relayed.form import Form, boundary_of
+from dragoman_server.relayed.table import (
+    BELOW,
+    FORM,
+    JSON,
+    TABLE,
+    Cost,
+    ModelPlace,
+    RelayedPath,
+    leads_there,
+    rule_for,
+)
+from dragoman_server.wire.replies import protocol_of_client
+
+# Where a client names the model of a form, besides the parameter `model` of the query.
+MODEL_HEADER = "dragoman-model"
 
 _NO_HEAD = RequestHead("", False, {})
 
 
 def relayed_routes(gateway: Gateway) -> list[BaseRoute]:
     """Return the routes of the table."""
-    return [
-        DescribedRoute(
-            path, RelayingEndpoint(gateway, row, path), **dict.fromkeys(row.methods, _operation(row))
+    found: dict[tuple[str, tuple[str, ...]], list[RelayedPath]] = {}
+    for row in TABLE:
+        for path in row.paths:
+            found.setdefault((path, row.methods), []).append(row)
+    routes: list[BaseRoute] = []
+    for (path, methods), rows in found.items():
+        endpoint = _ByProtocol(
+            gateway, {row.protocols[0]: RelayingEndpoint(gateway, row, path) for row in rows}
         )
-        for row in TABLE
-        for path in row.paths
-    ]
+        operations = {method: _operation(rows[0], method) for method in methods}
+        for template in (
+            [path] if BELOW not in path else [path.removesuffix(BELOW), path.replace("}", ":path}")]
+        ):
+            routes.append(DescribedRoute(template, endpoint.single or endpoint, **operations))
+    return routes
 
 
-def _operation(row: RelayedPath) -> ApiOperation:
+def _operation(row: RelayedPath, method: str) -> ApiOperation:
     answers = [VENDORS_OBJECT if each == JSON else MediaType(each) for each in row.answers]
-    return ApiOperation(summary=row.does, answers={200: answers}, errors=UPSTREAM_ERRORS, body=VENDORS_OBJECT)
+    return ApiOperation(
+        summary=row.does,
+        answers={200: answers},
+        errors=UPSTREAM_ERRORS,
+        body=VENDORS_OBJECT if method == "POST" else None,
+        body_types=row.requests,
+        requires_body=row.needs_model,
+        place="the vendor's id",
+    )
+
+
+class _ByProtocol:
+    """Pass a request on to the endpoint for the client's protocol.
+
+    Attributes:
+        single: The endpoint, if there is only one.
+    """
+
+    def __init__(self, gateway: Gateway, endpoints: Mapping[str, "RelayingEndpoint"]) -> None:
+        self._protocols = {name: gateway.protocols[name] for name in endpoints}
+        self._endpoints = endpoints
+        self.single = next(iter(endpoints.values())) if len(endpoints) == 1 else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        query = scope["query_string"].decode("latin-1")
+        spec = protocol_of_client(query, Headers(scope=scope), self._protocols)
+        await self._endpoints[spec.name](scope, receive, send)
 
 
 class RelayingEndpoint(BaseEndpoint):
@@ -50,8 +108,7 @@ class RelayingEndpoint(BaseEndpoint):
     endpoint: Endpoint
 
     def __init__(self, gateway: Gateway, row: RelayedPath, path: str) -> None:
-        endpoint = Endpoint(path, streams="always")
-        super().__init__(gateway, gateway.protocols[row.protocols[0]], endpoint)
+        super().__init__(gateway, gateway.protocols[row.protocols[0]], Endpoint(path, streams="always"))
         self._row = row
 
     async def serve(self, request: ClientRequest) -> None:
@@ -60,50 +117,73 @@ class RelayingEndpoint(BaseEndpoint):
             raise RequestRefused(
                 f"{path[:100]!a} is no path of this endpoint", status=404, code="unknown_url"
             )
-        body, head = await self.read_unchecked(request)
-        upstream = None if head.model else self._upstream_for(request, path)
-        await self.admit(request, head.model, len(body))
+        server = self.gateway.settings.server
+        reader = BodyReader(
+            request.receive,
+            request.headers.get("content-encoding", ""),
+            request.headers.get("content-length", ""),
+            self._row.max_bytes or server.max_body_bytes,
+            server.body_timeout_s,
+        )
+        upload = Upload(reader)
+
+        async def bind(found: JSONObject, left: bool) -> bool:
+            """Store who made the ids in a response, before its client has them."""
+            now = time.time()
+            await self.gateway.accounts.apply(BindIds(found["ids"], request.record.account or "", now))
+            return True
+
+        try:
+            planner = await self._planner(request, path, upload)
+            wants_stream = planner.request_head is not None and planner.request_head.stream
+            plan = await request.off_loop(len(planner.body), planner.first)
+            del planner  # the plan has it, until nothing more is sent
+            handling = self.carry_out(request, plan, store_response=bind if self._row.has_ids else None)
+            del plan
+            await handling
+            request.record.stream = wants_stream
+        finally:
+            await upload.aclose()
+
+    async def _planner(self, request: ClientRequest, path: str, upload: Upload) -> RelayedPlanner:
+        """Read what is needed of the body, and return what plans the request. Raises what read() does."""
+        row, body, boundary, head = self._row, None, None, _NO_HEAD
+        sends = request.scope["method"] == "POST"
+        if row.model is ModelPlace.BODY:
+            content_type = request.headers.get("content-type", JSON)
+            if content_type.partition(";")[0].strip().lower() == FORM and FORM in row.requests:
+                boundary = boundary_of(content_type)
+                head = RequestHead(await _model_in_form(request, upload, boundary), False, {})
+            elif JSON in row.requests:
+                body = await upload.read_whole()
+                head = await request.off_loop(len(body), peek, body)
+            else:
+                raise RequestRefused(f"the body has to be {FORM}", status=415)
+        models = [head.model] if head.model else []
+        if row.model is ModelPlace.REQUESTS:
+            body = await upload.read_whole()
+            models = await request.off_loop(len(body), models_in, body)
+        account, rule = "", list[str]()
+        if not models:
+            if row.model is not ModelPlace.BODY and sends:
+                body = await upload.read_if_small()
+            account = await self._account_of(path, body or b"")
+            rule = self._rule_for(path) if not account else [account.partition("/")[0]]
+            self._check_upstreams(request, rule)
+        for model in models or [""]:
+            await self.admit(request, model, upload.length or upload.size, counts=model in ("", *models[:1]))
         if request.response.meter is not None:
             request.response.meter = NoMeter()
-        planner = self._planner(request, path, body, head, upstream)
-        plan = await request.off_loop(len(body), planner.first)
-        del planner, body, head  # the plan is released when nothing more is sent
-        handling = self.carry_out(request, plan)
-        del plan
-        await handling
-
-    def _upstream_for(self, request: ClientRequest, path: str) -> str:
-        """Return the upstream of a request that names no model. Raises RemoteProtocolError and RequestRefused."""
-        settings = self.gateway.settings
-        found = rule_for(settings.endpoints, path)
-        if found is None and self._row.needs_model:
-            raise RemoteProtocolError("model is required", path="/model", code="missing_required_parameter")
-        able = [each.name for each in settings.upstreams if {*each.protocols} & {*self._row.protocols}]
-        if found is None and len(able) == 1 and self._row.model is not ModelPlace.NONE:
-            found = able[0]  # the vendor has a default model
-        if found is None:
-            rule = f"{json.dumps(self.endpoint.path.partition('/{')[0])} = {json.dumps(next(iter(able), 'UPSTREAM'))}"
-            raise RequestRefused(
-                f"the request names no model, and no upstream is set for {path[:100]}: add to dragoman.toml, below "
-                f"[endpoints]: {rule}",
-                status=404,
-                code="unknown_url",
-            )
-        if request.key is not None:
-            gateway, costs = self.gateway, self._row.cost is not Cost.NONE
-            gateway.limits.check_upstream(request.key, found, costs=costs, listed=gateway.catalog.listed)
-        return found
-
-    def _planner(
-        self, request: ClientRequest, path: str, body: bytes, head: RequestHead, upstream: str | None
-    ) -> RelayedPlanner:
+        if body is None and sends:
+            body = await upload.read_if_small()
+            request.upload = upload if body is None else None
         gateway = self.gateway
         return RelayedPlanner(
             gateway.settings,
             self.protocol,
             request.headers,
             request.query,
-            body,
+            body or b"",
             id=request.record.id,
             now=request.now,
             upstreams=gateway.upstreams,
@@ -111,8 +191,65 @@ class RelayingEndpoint(BaseEndpoint):
             endpoint=self.endpoint,
             request_head=head,
             client_key=request.key,
-            row=self._row,
+            row=row,
             method=request.scope["method"],
             path=path,
-            upstream=upstream,
+            models=models,
+            rule=rule,
+            account=account,
+            boundary=boundary,
+            upload=request.upload,
         )
+
+    async def _account_of(self, path: str, body: bytes) -> str:
+        """Return the id of the account that made what a request is about, "" if none is known."""
+        ids = [*ids_in_path(path), *ids_in(body)] if self._row.has_ids else []
+        found = await self.gateway.accounts.apply(FindAccount(ids, time.time())) if ids else ""
+        return found if any(each.id == found for each in self.gateway.settings.all_accounts()) else ""
+
+    def _rule_for(self, path: str) -> list[str]:
+        """Return the upstreams for requests that name no model. Raises RemoteProtocolError and RequestRefused."""
+        settings, row = self.gateway.settings, self._row
+        found = rule_for(settings.endpoints, path)
+        if found:
+            return [*found]
+        if row.needs_model:
+            raise RemoteProtocolError("model is required", path="/model", code="missing_required_parameter")
+        able = [each.name for each in settings.upstreams if {*each.protocols} & {*row.protocols}]
+        if len(able) == 1 and row.model is not ModelPlace.NONE:
+            return able  # the vendor has a default model, or the id is that vendor's
+        rule = f"{json.dumps(self.endpoint.path.partition('/{')[0])} = {json.dumps(next(iter(able), 'UPSTREAM'))}"
+        raise RequestRefused(
+            f"the request names no model, and no upstream is set for {path[:100]}: add to dragoman.toml, below "
+            f"[endpoints]: {rule}",
+            status=404,
+            code="unknown_url",
+        )
+
+    def _check_upstreams(self, request: ClientRequest, upstreams: list[str]) -> None:
+        """Raise RequestRefused (403) if a request without a model may not go to these upstreams."""
+        if request.key is not None:
+            gateway = self.gateway
+            costs = self._row.cost is not Cost.NONE and request.scope["method"] == "POST"
+            for upstream in upstreams:
+                gateway.limits.check_upstream(
+                    request.key, upstream, costs=costs, listed=gateway.catalog.listed
+                )
+
+
+async def _model_in_form(request: ClientRequest, upload: Upload, boundary: bytes) -> str:
+    """Return the model that a request with a form names, "" for none.
+
+    openai-node sends the fields of a form in its caller's order, so usually the file first. A client that names the
+    model outside of the form as well does not make the gateway wait for that.
+    """
+    form, named = Form(boundary), request.headers.get(MODEL_HEADER) or Query(request.query).get("model")
+    if named:
+        return named
+    while form.model is None:
+        data = await upload.read()
+        if not data:
+            form.receive_eof()
+            return ""
+        form.receive_data(data)
+    return form.model

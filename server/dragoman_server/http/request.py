@@ -6,14 +6,13 @@ by name, because a JSON error would be about a mistake that the client did not m
 slower than any network, is refused too, because it would keep its connection open for ever.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qs
 
 import anyio
 import anyio.lowlevel
-from starlette.types import Receive, Scope
+from starlette.types import Message, Receive, Scope
 
 from dragoman import RemoteProtocolError, RequestRefused
 from dragoman.jsontext import JSONObject
@@ -30,6 +29,105 @@ _MAX_LENGTH_DIGITS = 20
 _MIN_BYTES_PER_S = 1024
 
 
+class BodyReader:
+    """The body of an ASGI request, in pieces, as read_body() reads it. Its methods raise the same.
+
+    Attributes:
+        length: Its bytes, None if they are not known before.
+        has_more: receive() may return more than b"".
+    """
+
+    def __init__(
+        self,
+        receive: Receive,
+        content_encoding: str,
+        content_length: str,
+        limit: int,
+        silence_s: float,
+        receive_now: ReceiveNow | None = None,
+    ) -> None:
+        try:
+            self._decoder = decoder_for(content_encoding, limit)
+        except CodingError as error:
+            raise RequestRefused(str(error), status=415) from None
+        digits = content_length[:_MAX_LENGTH_DIGITS] if content_length.isdecimal() else ""
+        if digits and int(digits) > limit:
+            raise _too_large(limit)
+        self.length = int(digits) if digits and self._decoder is None else None
+        self._receive, self._limit, self._silence_s = receive, limit, silence_s
+        self._receive_now = receive_now
+        self._received = 0
+        self.has_more = self._expects = True  # messages
+        # Of the whole body, moved by the time for which nobody has waited for it.
+        self._deadline: float | None = None
+        self._left_at = 0.0
+
+    async def receive(self) -> bytes:
+        """Return the next bytes; b"" at the end."""
+        while True:
+            if self._decoder is not None and (portion := self._unpacked(self._decoder)) is not None:
+                await anyio.lowlevel.checkpoint()  # some bytes from the socket may unpack to many megabytes
+                if portion:
+                    return portion
+            elif not self._expects:
+                self.has_more = False
+                return b""
+            else:
+                data = await self._receive_more()
+                if self._decoder is not None:
+                    self._decoder.receive_data(data)
+                elif data:
+                    self.has_more = self._expects
+                    return data
+
+    async def _receive_more(self) -> bytes:
+        """Return the bytes of the next message."""
+        message = None if self._receive_now is None else self._receive_now()
+        if message is not None and not message.get("more_body", False):
+            return self._taken(message)  # the only one in most cases, so it needs no deadline
+        now = anyio.current_time()
+        if self._deadline is None:
+            self._deadline = now + self._silence_s
+        else:
+            self._deadline += now - self._left_at
+        whole = self._deadline + self._received / _MIN_BYTES_PER_S
+        with anyio.CancelScope(deadline=min(whole, now + self._silence_s)):
+            data = self._taken(message or await self._receive())
+            self._left_at = anyio.current_time()
+            return data
+        problem = "arrives too slowly" if whole < now + self._silence_s else "stopped in the middle"
+        # "the server did not receive a complete request message within the time that it was prepared to wait"
+        # -- RFC 9110, 15.5.9
+        raise RequestRefused(
+            f"the request body {problem} (body_timeout_s is {self._silence_s:g} s); send the request again",
+            status=408,
+        )
+
+    def _taken(self, message: Message) -> bytes:
+        if message["type"] == "http.disconnect":
+            # serving/http1.py adds the error if the body was broken and the client has not left.
+            # Taken out, because its traceback has this frame, and so the message: a reference cycle.
+            raise message.pop("error", ClientDisconnected)
+        data: bytes = message.get("body", b"")
+        self._expects = message.get("more_body", False)
+        self._received += len(data)
+        if self._received > self._limit:
+            raise _too_large(self._limit)
+        return data
+
+    def _unpacked(self, decoder: ContentDecoder) -> bytes | None:
+        """Return unpacked bytes, perhaps none, None if it takes more of the body. Raises at a bad end of it."""
+        try:
+            portion = decoder.next_portion()
+            if portion is None and not self._expects:
+                decoder.receive_eof()
+            return portion
+        except TooLarge:
+            raise _too_large(self._limit) from None
+        except CodingError as error:
+            raise RemoteProtocolError(f"the request body cannot be unpacked: {error}") from None
+
+
 async def read_body(
     receive: Receive,
     content_encoding: str,
@@ -43,69 +141,11 @@ async def read_body(
     Raises ClientDisconnected; RequestRefused with status 408 (too slow), 413 (too large) or 415 (unknown coding);
     RemoteProtocolError if the coding, or the body's framing, is broken.
     """
-    try:
-        decoder = decoder_for(content_encoding, limit)
-    except CodingError as error:
-        raise RequestRefused(str(error), status=415) from None
-    if content_length.isdecimal() and int(content_length[:_MAX_LENGTH_DIGITS]) > limit:
-        raise _too_large(limit)
-    first = None if receive_now is None else receive_now()
-    is_whole = decoder is None and first is not None and first.get("more_body") is False
-    if first is not None and is_whole and len(first["body"]) <= limit:
-        return bytes(first["body"])  # as in most cases, so it needs no deadline
-    parts: list[bytes] = []
-    received = 0
-    deadline = first_deadline = anyio.current_time() + silence_s
-    # One scope for all messages.
-    with anyio.CancelScope(deadline=deadline) as scope:
-        while True:
-            message, first = first or await receive(), None
-            if message["type"] == "http.disconnect":
-                # serving/http1.py adds the error if the body was broken and the client has not left.
-                # Taken out, because its traceback has this frame, and so the message: a reference cycle.
-                raise message.pop("error", ClientDisconnected)
-            data = message.get("body", b"")
-            more = message.get("more_body", False)
-            received += len(data)
-            if received > limit:
-                raise _too_large(limit)
-            if decoder is None:
-                parts.append(data)
-            else:
-                scope.deadline = math.inf  # the time for unpacking is not the client's
-                await _unpack(decoder, data, more, parts, limit)
-            if not more:
-                return b"".join(parts)
-            now = anyio.current_time()
-            deadline = min(first_deadline + received / _MIN_BYTES_PER_S, now + silence_s)
-            scope.deadline = deadline
-    problem = (
-        "stopped in the middle"
-        if deadline < first_deadline + received / _MIN_BYTES_PER_S
-        else "arrives too slowly"
-    )
-    # "the server did not receive a complete request message within the time that it was prepared to wait"
-    # -- RFC 9110, 15.5.9
-    raise RequestRefused(
-        f"the request body {problem} (body_timeout_s is {silence_s:g} s); send the request again",
-        status=408,
-    )
-
-
-async def _unpack(decoder: ContentDecoder, data: bytes, more: bool, parts: list[bytes], limit: int) -> None:
-    """Append the unpacked `data` to `parts`."""
-    try:
-        if data:
-            decoder.receive_data(data)
-        while (portion := decoder.next_portion()) is not None:
-            parts.append(portion)
-            await anyio.lowlevel.checkpoint()  # some bytes from the socket may unpack to many megabytes
-        if not more:
-            decoder.receive_eof()
-    except TooLarge:
-        raise _too_large(limit) from None
-    except CodingError as error:
-        raise RemoteProtocolError(f"the request body cannot be unpacked: {error}") from None
+    reader = BodyReader(receive, content_encoding, content_length, limit, silence_s, receive_now)
+    parts = [await reader.receive()]
+    while reader.has_more:
+        parts.append(await reader.receive())
+    return b"".join(parts)
 
 
 def _too_large(limit: int) -> RequestRefused:

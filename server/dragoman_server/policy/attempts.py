@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from dragoman import LocalProtocolError, WireError
+from dragoman import ErrorKind, LocalProtocolError, WireError
 from dragoman_server.policy.error_actions import ErrorAction, ErrorRule, classify
 from dragoman_server.policy.health import INITIAL_HEALTH, Health
 
@@ -203,13 +203,18 @@ class Attempts:
         self._full.update({(offer.upstream_index, account): until for account in offer.accounts})
         self.state = AttemptState.TRYING if self._running else AttemptState.CHOOSING
 
-    def failed(self, account: str, error: WireError, *, final: bool = False) -> ErrorAction:
+    def failed(
+        self, account: str, error: WireError, *, final: bool = False, elsewhere: bool = False
+    ) -> ErrorAction:
         """Record that the attempt failed before content was sent. Return what that means for the account.
 
-        final: the request must not be sent again, whatever that is.
+        final: the request must not be sent again, whatever that is. elsewhere: another account may have what is asked
+        for.
         """
         self._expect_running()
         action = classify(error, self._upstreams[self._running.pop(account)].rules)
+        if elsewhere and error.kind is ErrorKind.NOT_FOUND:
+            action = ErrorAction.TRY_NEXT
         retryable = action not in _NOT_RETRYABLE
         if not self._final and (retryable or not self._retryable):
             self._last_error, self._retryable = error, retryable

@@ -89,7 +89,7 @@ class AccountPool:
         self.max_attempts = settings.server.max_attempts
         self.account_wait_s = settings.server.account_wait_s
         self._rules = [(rule.upstream, _rule(rule)) for rule in settings.rules]
-        # By the names of their upstreams: as many as the settings have.
+        # By the names of their upstreams, and of an only account: as many as the settings have.
         self._chains: dict[tuple[str, ...], AccountChain] = {}
 
     def attempts(self, plan: Plan) -> "RequestAttempts":
@@ -101,7 +101,7 @@ class AccountPool:
         return RequestAttempts(self, plan, self._chain(chain))
 
     def _chain(self, destinations: tuple[Destination, ...]) -> AccountChain:
-        names = tuple([to.settings.name for to in destinations])
+        names = tuple([name for to in destinations for name in (to.settings.name, to.only_account)])
         if names not in self._chains:
             upstreams, by_id = [], {}
             for to in destinations:
@@ -190,7 +190,8 @@ class RequestAttempts:
         if self._machine.state is attempts.AttemptState.DONE:
             action = classify(error, account.rules)
         else:
-            action = self._machine.failed(account.id, error, final=failure.final)
+            elsewhere = attempt.plan.may_be_elsewhere
+            action = self._machine.failed(account.id, error, final=failure.final, elsewhere=elsewhere)
         if self._chain.records_health and action is ErrorAction.DISABLE:
             self._disabling.append(error)
         text = "attempt: %s failed: %s, so %s%s"

@@ -24,6 +24,7 @@ from dragoman_server.platform.cancellation import Arguments, return_if_cancelled
 from dragoman_server.platform.clock import event_loop_clock
 from dragoman_server.platform.off_loop import INLINE_BYTES, off_loop
 from dragoman_server.proxying.plan import Plan
+from dragoman_server.proxying.upload import Upload
 from dragoman_server.settings import ClientKey
 from dragoman_server.streams.byte_stream import NOW, WriteNow
 from dragoman_server.telemetry.requests import RequestTelemetry
@@ -147,6 +148,7 @@ class ClientRequest:
         telemetry: Its part in metrics, traces and the feed, None where there are none.
         handed_over: It goes on with another client, see hand_over(), and is counted there.
         announced: A heartbeat has told the client the gateway's own id of the response.
+        upload: Its body, if that is sent while it arrives.
     """
 
     def __init__(
@@ -175,6 +177,7 @@ class ClientRequest:
         self.telemetry: RequestTelemetry | None = None
         self.started = self.time()
         self.handed_over = self.announced = False
+        self.upload: Upload | None = None
 
     def hand_over(self, response: ResponseChannel, receive: Receive) -> "ClientRequest":
         """Return the request as it goes on with another channel. What is left has this client, and is not counted."""
@@ -227,6 +230,11 @@ class ClientRequest:
 
     async def disconnected(self) -> None:
         """Wait until the client has left. Servers also report that when a response is complete."""
+        if self.upload is not None:
+            try:
+                await self.upload.pump()
+            except ClientDisconnected:
+                return
         while (await self.receive())["type"] != "http.disconnect":
             pass
 

@@ -22,6 +22,7 @@ class Destination(msgspec.Struct, frozen=True):
         settings: The upstream's.
         accounts: Any of them may send the request.
         advice, rule: See ModelRoute.
+        only_account: The name of the account that has to send it, which `accounts` then has alone; "" for any.
     """
 
     model: str
@@ -31,6 +32,7 @@ class Destination(msgspec.Struct, frozen=True):
     accounts: tuple[AccountSettings, ...]
     advice: str = ""
     rule: str = ""
+    only_account: str = ""
 
     @property
     def target(self) -> str:

@@ -161,7 +161,7 @@ def _explain_one(
         capabilities=tuple([known[name] for name in sorted(known)]),
         url=settings.mask(call.url),
         headers=_masked(settings, to, call, to.accounts[0] if to.accounts else None),
-        body=call.content or b"",
+        body=call.held,
         times=plan.fan_out,
         losses=tuple((loss.code.value, loss.path, loss.detail) for loss in plan.losses),
         more_losses=plan.losses.overflow,

@@ -95,6 +95,7 @@ class Plan(msgspec.Struct, frozen=True):
         store_response: The complete response is needed besides what the client gets, see
             ResponseTranslator.whole_body().
         is_repeatable: The request may be sent again, although it may have been carried out.
+        may_be_elsewhere: Another account may have what this one does not find.
     """
 
     id: str
@@ -120,24 +121,15 @@ class Plan(msgspec.Struct, frozen=True):
     required_member: str | None = None
     store_response: bool = False
     is_repeatable: bool = True
+    may_be_elsewhere: bool = False
 
     # A stream can end with an error that its client reads. Otherwise it is cut off.
     ends_with_errors: ClassVar[bool] = True
 
     @property
-    def wants_stream(self) -> bool:
-        """True if the client has requested a stream."""
-        return self.streams
-
-    @property
     def is_spent(self) -> bool:
         """True if its body cannot be sent any more."""
         return False
-
-    @property
-    def hedge_s(self) -> float:
-        """See UpstreamSettings.hedge_s."""
-        return self.destination.settings.hedge_s
 
     def __repr__(self) -> str:
         return f"<Plan {self.id}>"  # the client's request and the configured headers may be secret

@@ -3,8 +3,9 @@
 Nothing else of it changes.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
 import msgspec
@@ -14,11 +15,14 @@ from dragoman.codec import ResponseContext
 from dragoman.document import Request
 from dragoman.jsontext import splice_model
 from dragoman_server.hosts import UpstreamCall
-from dragoman_server.proxying.destinations import Destination
+from dragoman_server.proxying.destinations import Destination, find_destinations
 from dragoman_server.proxying.plan import Plan, Planner, with_query
+from dragoman_server.proxying.upload import Upload, UploadContent
 from dragoman_server.proxying.upstream_errors import Scrub
+from dragoman_server.relayed.batch import with_models
 from dragoman_server.relayed.body import RelayedBody
-from dragoman_server.relayed.table import JSON, RelayedPath
+from dragoman_server.relayed.form import Form
+from dragoman_server.relayed.table import JSON, ModelPlace, RelayedPath
 from dragoman_server.settings import SIMULATOR
 from dragoman_server.wire.headers import (
     BROWSER_HEADERS,
@@ -46,28 +50,27 @@ class RelayedPlan(Plan, frozen=True, kw_only=True):
     Attributes:
         row: The row of its path.
         method: Of the request.
-        wants_stream: Its body requests a stream of events.
+        upload, content: Its body, if that is sent while it arrives: the client's, and what is sent of it.
     """
 
     row: RelayedPath
     method: str
-    wants_stream: bool
+    upload: Upload | None = None
+    content: UploadContent | None = None
     ends_with_errors: ClassVar[bool] = False
 
     @property
-    def hedge_s(self) -> float:
-        return self.destination.settings.hedge_s if self.is_repeatable else 0.0
+    def is_spent(self) -> bool:
+        return self.upload is not None and self.upload.begun
 
     @property
     def call(self) -> UpstreamCall:
-        content = self.body if self.method == "POST" else self.body or None
+        content = self.content or (self.body if self.method == "POST" else None)
         slow = _SLOW_S if self.row.is_slow else 0.0
         return UpstreamCall(self.method, self.url, self.headers, content, least_read_s=slow)
 
     def invalid_response(self, headers: HeaderList, first: bytes) -> WireError | None:
-        if media_type(headers) != _HTML or _HTML in self.row.answers:
-            return None
-        return Plan.invalid_response(self, headers, first)
+        return Plan.invalid_response(self, headers, first) if media_type(headers) == _HTML else None
 
     def stream_head(self, status: int | None, headers: Sequence[tuple[str, str]]) -> tuple[int, HeaderList]:
         passed = [(name, value) for name, value in headers if name in _BODY_HEADERS]
@@ -76,7 +79,7 @@ class RelayedPlan(Plan, frozen=True, kw_only=True):
     def response_machine(
         self, headers: Sequence[tuple[str, str]] = (), *, upstream_streams: bool
     ) -> RelayedBody:
-        return RelayedBody(media_type(headers), self.row.ends)
+        return RelayedBody(media_type(headers), self.row.ends, has_ids=self.row.has_ids)
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -86,40 +89,77 @@ class RelayedPlanner(Planner):
     Attributes:
         row, method: See RelayedPlan.
         path: That was requested, below the gateway's root.
-        upstream: The one that `[endpoints]` has for it, used where no model is named.
+        models: The names of its models: one, several for a batch, none where something else decides.
+        rule: The upstreams that `[endpoints]` has for it, for requests without a model.
+        account: The account that made what it is about, "" if none is known.
+        boundary: Of the form that the body is, None for another body.
+        upload: The body, if it is sent while it arrives.
     """
 
     row: RelayedPath
     method: str
     path: str
-    upstream: str | None = None
+    models: Sequence[str] = ()
+    rule: Sequence[str] = ()
+    account: str = ""
+    boundary: bytes | None = None
+    upload: Upload | None = None
+    _renamed: dict[str, str] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def _chain(self) -> tuple[Destination, ...]:
+        if self.models:
+            return self._by_models()
+        names = [self.account.partition("/")[0]] if self.account else self.rule
+        found = [self._usable(self._without_model(name)) for name in names]
+        return tuple([to for to in found if to is not None][:1]) or self._refuse(names[0])
 
     def destinations(self) -> tuple[Destination, ...]:
-        if self._head.model:
-            chain = Planner.destinations(self)
-        else:
-            assert self.upstream is not None  # it was looked for before
-            settings = self.settings.upstream(self.upstream)
-            assert settings is not None  # the loader has checked it
-            spec, accounts = self.upstreams[settings.protocol], self.settings.accounts_of(settings)
-            chain = (Destination("", "", spec, settings, accounts, rule="[endpoints] has the path"),)
-        usable = tuple([found for to in chain if (found := self._in_its_protocol(to)) is not None])
-        if not usable:
-            name = chain[0].settings.name
-            spoken = f"speaks no protocol that has {self.path}: it needs {' or '.join(self.row.protocols)}"
-            lacks = f"has no {self.path}" if name == SIMULATOR else spoken
-            raise RequestRefused(
-                f'the upstream "{name}" {lacks}', status=404, path="/model", code="model_not_found"
-            )
-        return usable
+        return self._chain
 
-    def _in_its_protocol(self, to: Destination) -> Destination | None:
+    def _by_models(self) -> tuple[Destination, ...]:
+        """Return where the models lead, to one upstream. Raises RemoteProtocolError and RequestRefused."""
+        chains = [
+            find_destinations(self.settings, self.client, model, self.upstreams, self.listed)
+            for model in self.models
+        ]
+        usable = [[each for to in chain if (each := self._usable(to)) is not None] for chain in chains]
+        for chain, found in zip(chains, usable, strict=True):
+            if not found:
+                self._refuse(chain[0].settings.name)
+        if len(usable) == 1:
+            return tuple(usable[0])
+        targets = dict.fromkeys(found[0].settings.name for found in usable)
+        if len(targets) > 1:
+            raise RequestRefused(
+                f"the models of a batch have to lead to one upstream, and these lead to {' and '.join(targets)}",
+                path="/requests",
+            )
+        self._renamed = {found[0].model: found[0].upstream_model for found in usable}
+        return (usable[0][0],)
+
+    def _without_model(self, name: str) -> Destination:
+        settings = self.settings.upstream(name)
+        assert settings is not None  # the configuration has it, and what is stored was compared with that
+        accounts, only = self.settings.accounts_of(settings), self.account.partition("/")[2]
+        if only:
+            accounts = tuple([each for each in accounts if each.name == only])
+        rule = "the account has the id" if only else "[endpoints] has the path"
+        spec = self.upstreams[settings.protocol]
+        return Destination("", "", spec, settings, accounts, rule=rule, only_account=only)
+
+    def _usable(self, to: Destination) -> Destination | None:
         """Return the destination with the protocol that has the path there, None if there is none."""
-        found = next((name for name in self.row.protocols if name in to.settings.protocols), None)
-        return (
-            None
-            if found is None or to.settings.name == SIMULATOR
-            else msgspec.structs.replace(to, upstream=self.upstreams[found])
+        spoken = next((name for name in self.row.protocols if name in to.settings.protocols), None)
+        if spoken is None or to.settings.name == SIMULATOR:
+            return None
+        return msgspec.structs.replace(to, upstream=self.upstreams[spoken])
+
+    def _refuse(self, upstream: str) -> tuple[Destination, ...]:
+        spoken = f"speaks no protocol that has {self.path}: it needs {' or '.join(self.row.protocols)}"
+        lacks = f"has no {self.path}" if upstream == SIMULATOR else spoken
+        raise RequestRefused(
+            f'the upstream "{upstream}" {lacks}', status=404, path="/model", code="model_not_found"
         )
 
     def plan(
@@ -129,20 +169,20 @@ class RelayedPlanner(Planner):
         fallbacks: tuple[Destination, ...] = (),
         signed_reasoning: bool = True,
     ) -> RelayedPlan:
-        """Return the plan for one upstream. Raises RequestRefused."""
+        """Return the plan for one upstream. Raises RemoteProtocolError and RequestRefused."""
         to = destination
         assert self.endpoint is not None
         base_url, version = to.settings.base_url_for(to.upstream.name, self.upstreams), to.upstream.base_path
         path = self.path.removeprefix(version)
         if path == self.path:  # it has another version, or none
             base_url = base_url.removesuffix(version)
-        body = splice_model(self.body, self._head, to.upstream_model) if self._head.fields else self.body
+        body, content = self._content(to.upstream_model)
         context = ResponseContext(
             request=Request(self.client.name, to.model, ()),
             id=self.id,
             now=self.now,
             model=to.model,
-            prompt_tokens=len(body) // _BYTES_PER_TOKEN,
+            prompt_tokens=len(body) // _BYTES_PER_TOKEN if self.boundary is None else 0,
             mask=Scrub(self.settings.mask, to.settings, tuple(to.accounts)),
         )
         return RelayedPlan(
@@ -160,15 +200,35 @@ class RelayedPlanner(Planner):
             fan_out=1,
             context=context,
             base_url=base_url,
-            path=with_query(path, self.query),
+            path=with_query(path, self._query()),
             headers=self._relayed_headers(to),
             streams=True,
             fallbacks=fallbacks,
-            is_repeatable=self.row.is_repeatable,
+            is_repeatable=self.row.is_repeatable and self.upload is None,
+            may_be_elsewhere=self.row.has_ids and not self.models and not self.account,
             row=self.row,
             method=self.method,
-            wants_stream=self._head.stream,
+            upload=self.upload,
+            content=content,
         )
+
+    def _content(self, upstream_model: str) -> tuple[bytes, UploadContent | None]:
+        """Return the body with another name of its model: as bytes, or as what sends it while it arrives."""
+        model, upload = self.models[0] if self.models else "", self.upload
+        form, length = None, None if upload is None else upload.length
+        if self.boundary is not None:
+            form = Form(self.boundary, upstream_model if model else None, model or None)
+            if length is not None and model:
+                length += len(upstream_model.encode()) - len(model.encode())
+        if upload is not None:
+            return b"", UploadContent(upload, form, length)
+        if form is not None:
+            return form.receive_data(self.body) + form.receive_eof(), None
+        if self.row.model is ModelPlace.REQUESTS and self.models:
+            renamed: Mapping[str, str] = self._renamed or {model: upstream_model}
+            unchanged = all(each == name for each, name in renamed.items())
+            return self.body if unchanged else with_models(self.body, renamed), None
+        return splice_model(self.body, self._head, upstream_model) if model else self.body, None
 
     def _relayed_headers(self, to: Destination) -> HeaderList:
         """Return the headers of the request to the upstream, with those of the client's about bodies."""
@@ -177,7 +237,13 @@ class RelayedPlanner(Planner):
         )
         headers["accept"] = self.headers.get("accept", "*/*")
         headers.pop("content-type")
-        named = self.headers.get("content-type", JSON if self.body else "")
-        if named:
-            headers["content-type"] = named
+        if self.body or self.upload is not None:
+            headers["content-type"] = self.headers.get("content-type", JSON)
         return list(headers.items())
+
+    def _query(self) -> str:
+        """Return the query without what is for the gateway: a key, and the model of a form."""
+        own = {spec.auth_query for spec in self.upstreams.values()}
+        if self.boundary is not None:
+            own.add("model")
+        return "&".join([each for each in self.query.split("&") if each.partition("=")[0] not in own])

@@ -102,7 +102,7 @@ class RequestHandler:
         self._end_sent = False  # the end of the response has been handed to the server
         # Code that takes bytes from a machine must put them here before its next await: so they stay in order.
         self._outbox = Outbox(request.response.write_now)
-        self._record.model, self._record.stream = plan.context.model or None, plan.wants_stream
+        self._record.model, self._record.stream = plan.context.model or None, plan.streams
         record_destination(self._record, plan.destination)
         if request.telemetry is not None:
             request.telemetry.planned(stream=plan.streams, losses=plan.losses, session=plan.conversation)
@@ -202,8 +202,8 @@ class RequestHandler:
     async def _read_upstream(self) -> None:
         try:
             while self._winner is None and (attempt := await self._attempts.next()) is not None:
-                hedge_s = attempt.plan.hedge_s
-                if hedge_s > 0:
+                hedge_s = attempt.plan.destination.settings.hedge_s
+                if hedge_s > 0 and attempt.plan.is_repeatable:
                     await self._hedged(attempt, hedge_s)
                 else:
                     await self._attempt(attempt)

@@ -76,6 +76,8 @@ def _private_address(base_url: str) -> tuple[str, str]:
 
 def error_from_upstream(error: errors.UpstreamError, upstream: UpstreamSettings, url: str) -> WireError:
     """Return the error of a failed call as clients may see it. url: where the request went."""
+    if isinstance(error, errors.ContentFailed):
+        return error.error
     name = _name_of(upstream)
     # An error of TLS names the host without the scheme.
     text = _without_address(str(error), upstream, *origin_of(url))

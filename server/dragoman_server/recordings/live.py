@@ -64,7 +64,7 @@ class LiveWire:
         self.text(
             "upstream",
             "request",
-            call.content or b"",
+            call.held,
             attempt=self._attempts,
             url=call.url,
             headers=_without_keys(call.headers),

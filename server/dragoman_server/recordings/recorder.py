@@ -108,7 +108,7 @@ class Tape:
 
     def attempt(self, to: Destination, account: str, call: UpstreamCall) -> "_Attempt":
         """Begin to record a call."""
-        call = call._replace(content=self.keep(call.content or b""))
+        call = call._replace(content=self.keep(call.held))
         attempt = _Attempt(self, self.now(), to, account, call)
         self.attempts.append(attempt)
         return attempt
@@ -234,7 +234,7 @@ class Recorder:
             to.upstream_model,
             mask(attempt.call.url),
             redact_headers(attempt.call.headers, mask),
-            self._text(attempt.call.content or b"", mask),
+            self._text(attempt.call.held, mask),
             msgspec.to_builtins(fitted_to),
             attempt.status,
             redact_headers(attempt.response_headers, mask),

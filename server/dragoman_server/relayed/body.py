@@ -7,9 +7,11 @@ at its end.
 import json
 import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from dragoman import ErrorKind, Ledger, Outcome, ResponseMachine, Usage, WireError
+from dragoman.jsontext import JSONObject
 from dragoman_server.relayed.table import JSON, SSE
 
 # Bytes at the end of a body in which its usage is looked for.
@@ -27,18 +29,37 @@ UNITS = ("seconds", "search_units")
 _decode = json.JSONDecoder().raw_decode
 
 
+# Ids that vendors make, as the value of a member, or in a path: file-..., batch_..., msgbatch_...
+_ID = r"[a-z]{2,24}[-_][A-Za-z0-9_-]{4,100}"
+_IDS = re.compile(rf'"(?:\w*_)?id"\s*:\s*"({_ID})"'.encode())
+_ID_IN_PATH = re.compile(rf"(?<=/){_ID}(?=/|$)")
+# Those of one body. An answer has a few that matter.
+_MAX_IDS = 16
+
+
+def ids_in(body: bytes) -> list[str]:
+    """Return the ids of vendors' objects in a body of JSON."""
+    found = dict.fromkeys(each[1].decode() for each in islice(_IDS.finditer(body), _MAX_IDS))
+    return list(found)
+
+
+def ids_in_path(path: str) -> list[str]:
+    """Return the ids of vendors' objects in a path."""
+    return _ID_IN_PATH.findall(path)[:_MAX_IDS]
+
+
 class RelayedBody(ResponseMachine):
     """Relays one body. See ResponseMachine.
 
     Args:
         media_type: of the body.
-        ends: see RelayedPath.
+        ends, has_ids: see RelayedPath.
 
     Attributes:
         units: What is billed besides tokens, by name.
     """
 
-    def __init__(self, media_type: str, ends: tuple[bytes, ...] = ()) -> None:
+    def __init__(self, media_type: str, ends: tuple[bytes, ...] = (), *, has_ids: bool = False) -> None:
         self.losses = Ledger()
         self.outcome = Outcome.OPEN
         self.units: dict[str, float] = {}
@@ -46,11 +67,15 @@ class RelayedBody(ResponseMachine):
         self._ends = ends if media_type == SSE else ()
         self._out: list[bytes] = []
         self._tail = b""
+        # The beginning of a body with ids. Its last byte is held, so that its client has no id before it is stored.
+        self._head: bytes | None = b"" if has_ids and media_type == JSON else None
 
     def receive_data(self, data: bytes) -> None:
         """Take bytes of the upstream's body."""
         self.committed = True
         self._out.append(data)
+        if self._head is not None and len(self._head) < TAIL_BYTES:
+            self._head += data[: TAIL_BYTES - len(self._head)]
         self._tail = data[-TAIL_BYTES:] if len(data) >= TAIL_BYTES else (self._tail + data)[-TAIL_BYTES:]
 
     def receive_eof(self) -> None:
@@ -68,13 +93,18 @@ class RelayedBody(ResponseMachine):
     def data_to_send(self) -> bytes:
         data = b"".join(self._out)
         self._out.clear()
+        if self._head is not None and self.outcome is Outcome.OPEN:
+            self._out.append(data[-1:])
+            return data[:-1]
         return data
 
     def heartbeat(self) -> bytes:
         return b""
 
-    def whole_body(self) -> None:
-        return None
+    def whole_body(self) -> JSONObject | None:
+        """Return the ids of a complete body, in a document; None if there are none."""
+        ids = ids_in(self._head) if self._head and self.outcome is Outcome.COMPLETED else []
+        return {"ids": [*ids]} if ids else None
 
     def _read_usage(self) -> None:
         counts = last_usage(self._tail) if self._is_readable else {}

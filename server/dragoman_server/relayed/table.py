@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 JSON = "application/json"
 FORM = "multipart/form-data"
@@ -22,6 +23,8 @@ ANTHROPIC = ("anthropic_messages",)
 GEMINI = ("gemini",)
 
 _MIB = 2**20
+# What a form has around its files.
+_FIELDS = _MIB
 
 # At the end of a path: it has any number of segments more, or none.
 BELOW = "/{below}"
@@ -42,9 +45,9 @@ class ModelPlace(Enum):
     """Where a request names the model that decides where it goes."""
 
     BODY = "member or form field `model`"
-    REQUESTS = "`params.model` of each request, the same upstream for all"
-    PATH = "path"
-    NONE = "none: by `[endpoints]`"
+    REQUESTS = "`params.model` of each request"
+    ID = "the id in the path"
+    NONE = "none: `[endpoints]` has an upstream for the path"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,7 @@ class RelayedPath:
         max_bytes: Of a request's body, None for `max_body_bytes`.
         is_slow: The first byte may take minutes, whatever `read_s` is.
         is_repeatable: After a request that got no response it may be sent again, although it may have been carried out.
+        has_ids: Its answers have ids that only the account knows which made them.
         ends: One of them is near the end of every complete stream.
         words: A model with one of these in its name is probably for this.
     """
@@ -77,6 +81,7 @@ class RelayedPath:
     max_bytes: int | None = None
     is_slow: bool = False
     is_repeatable: bool = True
+    has_ids: bool = False
     ends: tuple[bytes, ...] = ()
     words: tuple[str, ...] = ()
 
@@ -139,6 +144,147 @@ TABLE: tuple[RelayedPath, ...] = (
         ends=(b"speech.audio.done", b"[DONE]"),
         words=("tts",),
     ),
+    *(
+        RelayedPath(
+            paths=(f"/v1/audio/{name}",),
+            does=does,
+            requests=(FORM,),
+            answers=(JSON, "text/plain", SSE),
+            max_bytes=25 * _MIB + _FIELDS,
+            is_slow=True,
+            is_repeatable=False,
+            ends=(b"transcript.text.done", b"[DONE]"),
+            words=words,
+        )
+        for name, does, words in (
+            ("transcriptions", "Transcribe speech", ("whisper", "transcribe")),
+            ("translations", "Translate speech into English", ("whisper",)),
+        )
+    ),
+    *(
+        RelayedPath(
+            paths=(f"/v1/images/{name}",),
+            does=does,
+            needs_model=False,
+            requests=requests,
+            answers=(JSON, SSE),
+            max_bytes=50 * _MIB + _FIELDS,
+            is_slow=True,
+            is_repeatable=False,
+            ends=(b"image_edit.completed", b"[DONE]"),
+            words=("dall-e", "image"),
+        )
+        for name, does, requests in (
+            ("edits", "Edit images", (FORM, JSON)),
+            ("variations", "Make variations of an image", (FORM,)),
+        )
+    ),
+)
+
+_READS = ("GET",)
+_ALL = ("GET", "POST", "DELETE")
+
+
+def _by_id(
+    does: str,
+    *paths: str,
+    methods: tuple[str, ...] = _READS,
+    protocols: tuple[str, ...] = OPENAI,
+    model: ModelPlace = ModelPlace.NONE,
+    cost: Cost = Cost.NONE,
+    **more: Any,
+) -> RelayedPath:
+    """Return the row of paths whose requests name no model, and whose ids belong to one account."""
+    more = {"needs_model": False, "has_ids": True, **more}
+    return RelayedPath(
+        paths=paths, does=does, methods=methods, protocols=protocols, model=model, cost=cost, **more
+    )
+
+
+TABLE += (
+    *(
+        row
+        for protocols in (OPENAI, ANTHROPIC)
+        for row in (
+            _by_id(
+                "List files, or upload one",
+                "/v1/files",
+                methods=("GET", "POST"),
+                protocols=protocols,
+                requests=(FORM,),
+                max_bytes=512 * _MIB + _FIELDS,
+            ),
+            _by_id(
+                "Return or delete a file", "/v1/files/{id}", methods=("GET", "DELETE"), protocols=protocols
+            ),
+            _by_id(
+                "Return the content of a file", "/v1/files/{id}/content", protocols=protocols, answers=(ANY,)
+            ),
+        )
+    ),
+    _by_id("Upload a file in parts", "/v1/uploads", methods=("POST",)),
+    _by_id(
+        "Add a part to an upload",
+        "/v1/uploads/{id}/parts",
+        methods=("POST",),
+        requests=(FORM,),
+        max_bytes=64 * _MIB + _FIELDS,
+    ),
+    _by_id(
+        "Complete or cancel an upload",
+        "/v1/uploads/{id}/complete",
+        "/v1/uploads/{id}/cancel",
+        methods=("POST",),
+    ),
+    _by_id("List batches", "/v1/batches"),
+    _by_id("Make a batch of the requests in a file", "/v1/batches", methods=("POST",), cost=Cost.LATER),
+    _by_id("Return a batch", "/v1/batches/{id}"),
+    _by_id("Cancel a batch", "/v1/batches/{id}/cancel", methods=("POST",)),
+    _by_id(
+        "Make a batch of requests",
+        "/v1/messages/batches",
+        methods=("POST",),
+        protocols=ANTHROPIC,
+        model=ModelPlace.REQUESTS,
+        cost=Cost.LATER,
+    ),
+    *(
+        _by_id(
+            does,
+            f"/v1/messages/batches{path}",
+            methods=methods,
+            protocols=ANTHROPIC,
+            model=ModelPlace.ID,
+            answers=(answer,),
+        )
+        for does, path, methods, answer in (
+            ("List batches", "", _READS, JSON),
+            ("Return or delete a batch", "/{id}", ("GET", "DELETE"), JSON),
+            ("Cancel a batch", "/{id}/cancel", ("POST",), JSON),
+            ("Return the results of a batch", "/{id}/results", _READS, JSONL),
+        )
+    ),
+    _by_id("Make, change and read conversations", f"/v1/conversations{BELOW}", methods=_ALL),
+    *(
+        _by_id(
+            does,
+            f"/v1/{name}{BELOW}",
+            methods=_ALL,
+            protocols=protocols,
+            cost=Cost.LATER,
+            max_bytes=512 * _MIB,
+        )
+        for name, does, protocols in (
+            ("videos", "Make videos", OPENAI),
+            ("containers", "Keep containers", OPENAI),
+            ("vector_stores", "Keep and search vector stores", OPENAI),
+            ("fine_tuning", "Train models", OPENAI),
+            ("evals", "Evaluate models", OPENAI),
+            ("assistants", "Keep assistants", OPENAI),
+            ("threads", "Run assistants in threads", OPENAI),
+            ("skills", "Keep skills", (*ANTHROPIC, *OPENAI)),
+        )
+    ),
 )
 
 
@@ -160,13 +306,11 @@ def leads_there(template: str, path: str) -> bool:
     return _PATTERNS[template].fullmatch(path) is not None
 
 
-def rule_for(rules: Mapping[str, str], path: str) -> str | None:
-    """Return the upstream that the rules of `[endpoints]` have for a path: the longest one that it is or is below."""
-    while path:
-        if path in rules:
-            return rules[path]
+def rule_for(rules: Mapping[str, tuple[str, ...]], path: str) -> tuple[str, ...]:
+    """Return the upstreams that `[endpoints]` has for a path, by the longest rule that it is or is below."""
+    while path and path not in rules:
         path = path.rpartition("/")[0]
-    return None
+    return rules.get(path, ())
 
 
 def is_served(path: str) -> bool:

@@ -288,7 +288,8 @@ class Settings:
 
     Attributes:
         models: Each name that clients send -> the `upstream/model` that it means, or several, best first.
-        endpoints: Each path that is relayed although no model is named there, with all below it -> its upstream.
+        endpoints: Each path that is relayed although no model is named there, with all below it -> its upstreams,
+            of which the first is used that speaks the client's protocol.
         proxies: The environment's, because their URLs may contain credentials to mask.
         origins: The origins by dotted key; a key without an entry has its default value.
         resolved_capabilities: The results of `capabilities.resolve` so far, by upstream, model and protocol.
@@ -297,7 +298,7 @@ class Settings:
     server: ServerSettings = field(default_factory=ServerSettings)
     upstreams: tuple[UpstreamSettings, ...] = ()
     models: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
-    endpoints: Mapping[str, str] = field(default_factory=dict)
+    endpoints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     capabilities: tuple[ModelCapabilitySettings, ...] = ()
     groups: tuple[Group, ...] = ()
     client_keys: tuple[ClientKey, ...] = ()

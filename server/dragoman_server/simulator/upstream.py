@@ -130,7 +130,7 @@ class SimulatedUpstream:
 
         Only `read_s` of the timeouts applies. Raises, on entry and while reading, UpstreamTimeout and UpstreamBroken.
         """
-        reply = await off_loop(len(call.content or b""), _begun_reply, call)
+        reply = await off_loop(len(call.held), _begun_reply, call)
         response = SimulatedResponse(reply, None if timeouts is None else timeouts.read_s)
         self.opened += 1
         try:
@@ -155,7 +155,7 @@ def _reply(call: UpstreamCall) -> SimulatedReply:
         model = endpoint.match(path[max(path.rfind(begin), 0) :], url.query)
         if model is not None:
             if method == "POST":
-                body, compacts = call.content or b"", endpoint is _COMPACTS
+                body, compacts = call.held, endpoint is _COMPACTS
                 return reply_to(spec.name, body, endpoint=endpoint, named=unquote(model), compacts=compacts)
             status = 405
     if path.endswith(MODELS_PATH):

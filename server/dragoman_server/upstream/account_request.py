@@ -29,7 +29,7 @@ async def account_request(
     host, proxy = host_of(upstream), account.proxy or upstream.proxy
     try:
         if host.fit is not None:
-            call = await off_loop(len(call.content or b""), host.fit, call, upstream)
+            call = await off_loop(len(call.held), host.fit, call, upstream)
         call = await host.authorize(call, upstream, protocol, account, time.time())
     except HostError as error:
         raise UpstreamUnreachable(str(error)) from None

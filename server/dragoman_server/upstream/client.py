@@ -289,7 +289,8 @@ class UpstreamClient(BackgroundTaskGroup):
         """
         request_url, host = _request_url(call.url)
         content = call.content or b""
-        length = [(b"Content-Length", b"%d" % len(content))] if content or call.method == "POST" else []
+        size = len(content) if isinstance(content, bytes) else content.length
+        length = [(b"Content-Length", b"%d" % size)] if size or (size == 0 and call.method == "POST") else []
         request = Http1Request(
             call.method,
             request_url,

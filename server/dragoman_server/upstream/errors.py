@@ -3,7 +3,7 @@
 import enum
 from typing import ClassVar
 
-from dragoman import ErrorKind
+from dragoman import ErrorKind, WireError
 
 
 class UpstreamTimeoutPhase(enum.Enum):
@@ -25,6 +25,20 @@ class UpstreamError(Exception):
 
     kind: ClassVar[ErrorKind]
     sent = True
+
+
+class ContentFailed(UpstreamError):
+    """The body could not be sent as a whole, because of the client: nothing is wrong with the upstream.
+
+    Attributes:
+        error: For the client.
+    """
+
+    kind = ErrorKind.INVALID_REQUEST
+
+    def __init__(self, error: WireError) -> None:
+        super().__init__(error.message)
+        self.error = error
 
 
 class UpstreamUnreachable(UpstreamError):

@@ -36,6 +36,14 @@ _FRAMING = frozenset({b"connection", b"expect", b"transfer-encoding", b"upgrade"
 _RESPONSE_FRAMING = frozenset({b"connection", b"content-length", b"transfer-encoding"})
 
 
+_CHUNKED = b"Transfer-Encoding: chunked\r\n"
+
+
+def chunk(data: bytes) -> bytes:
+    """Return bytes of a body as a chunk, b"" as its end."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
 class RequestError(Exception):
     """The request cannot be written as HTTP/1.1. The text never quotes a header."""
 
@@ -71,21 +79,24 @@ class Http1Exchange:
         self._interim = 0
         self.received = 0
 
-    def request(self, target: bytes, headers: Headers, content: bytes) -> tuple[bytes, bytes]:
-        """Return the bytes of the request's head and of its body. Raises RequestError."""
+    def head(self, target: bytes, headers: Headers, length: int | None) -> bytes:
+        """Return the bytes of the request's head. Raises RequestError.
+
+        length: of its body, None for one in chunks, see chunk().
+        """
         line, plain = b"%b %b HTTP/1.1" % (self._method.encode(), target), plain_headers(headers, _FRAMING)
         if (
             plain is None
             or _REQUEST_LINE.fullmatch(line) is None
             or plain.names[:1] != [b"host"]
             or plain.names.count(b"host") > 1
-            or (b"0" if plain.length is None else plain.length) != b"%d" % len(content)
+            or (plain.length if length is None else (plain.length or b"0") != b"%d" % length)
         ):
             raise RequestError(
                 "method, target or a header of the request has characters that HTTP/1.1 forbids,"
                 " or its length headers contradict each other or its content"
             )
-        return b"%b\r\n%b\r\n" % (line, plain.lines), content
+        return b"%b\r\n%b%b\r\n" % (line, plain.lines, _CHUNKED if length is None else b"")
 
     def receive_data(self, data: bytes) -> ResponseHead | None:
         """Take bytes of the response. Return the head, or None if it is not complete. Raises FramingError.

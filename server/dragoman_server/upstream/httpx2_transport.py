@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 
 import httpx2
 
+from dragoman_server.hosts import StreamedContent
 from dragoman_server.streams.byte_stream import Take
 from dragoman_server.streams.http1_head import Headers
 from dragoman_server.upstream import errors
@@ -41,6 +42,11 @@ def _failures(where: str, by: str = "") -> Iterator[None]:
             raise errors.UpstreamTimeout(f"{where}: {phase.value} timeout", phase) from None
         failure, text = _FAILURES.get(type(error), _OTHER_FAILURE)
         raise failure(text.format(where=where, by=by)) from None
+
+
+async def _pieces(content: StreamedContent) -> AsyncGenerator[bytes]:
+    while data := await content.receive():
+        yield data
 
 
 class Httpx2Body:
@@ -103,7 +109,9 @@ class Httpx2Transport:
                     request.method,
                     request.url.parsed,
                     headers=request.headers,
-                    content=request.content,
+                    content=request.content
+                    if isinstance(request.content, bytes)
+                    else _pieces(request.content),
                     extensions={"timeout": timeouts},
                 )
             )

@@ -22,13 +22,14 @@ import anyio.lowlevel
 import httpx2
 import msgspec
 
+from dragoman_server.hosts import StreamedContent
 from dragoman_server.platform.cancellation import return_if_cancelled
 from dragoman_server.streams.byte_stream import ByteStream, Take
 from dragoman_server.streams.connect import connect, open_byte_stream
 from dragoman_server.streams.http1_body import BodyDecoder, FramingError
 from dragoman_server.streams.http1_head import Headers
 from dragoman_server.upstream import errors
-from dragoman_server.upstream.http1 import Http1Exchange, RequestError, ResponseHead
+from dragoman_server.upstream.http1 import Http1Exchange, RequestError, ResponseHead, chunk
 from dragoman_server.upstream.pool import ConnectionLease, ConnectionPool, Origin, PoolLimits
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -82,7 +83,7 @@ class Http1Request(NamedTuple):
     method: str
     url: RequestURL
     headers: list[tuple[bytes, bytes]]
-    content: bytes
+    content: bytes | StreamedContent
     timeouts: UpstreamTimeouts
 
 
@@ -269,7 +270,8 @@ class Http1Transport:
         self, request: Http1Request, lease: ConnectionLease
     ) -> tuple[ByteStream, ResponseHead]:
         """Send the request and read the head, on an idle connection if there is one, else on a new one."""
-        reused = lease.reuse()
+        # A body that is sent while it arrives cannot be sent again, should the idle connection be closed.
+        reused = lease.reuse() if isinstance(request.content, bytes) else None
         if reused is None:
             lease.stream = await self._connect(request)
             return lease.stream, await _send_and_read_head(request, lease.stream, self.pool.time, race_s=0.0)
@@ -309,15 +311,16 @@ async def _send_and_read_head(
     """
     where, timeout = request.url.where, request.timeouts.write_s
     exchange = Http1Exchange(request.method)
-    early = _EarlyResponse(exchange)
+    early, content = _EarlyResponse(exchange), request.content
     write_error: str | None = None  # as text: the traceback of an exception refers to this frame
     try:
-        head, body = exchange.request(request.url.target, request.headers, request.content)
-        if len(body) <= _JOIN_LIMIT:
-            await stream.send_all(head + body, timeout)
+        length = len(content) if isinstance(content, bytes) else content.length
+        head = exchange.head(request.url.target, request.headers, length)
+        if isinstance(content, bytes) and len(content) <= _JOIN_LIMIT:
+            await stream.send_all(head + content, timeout)
         else:
             await stream.send_all(head, timeout)
-            await early.read_while_sending(stream, body, timeout)
+            await early.read_while_sending(stream, content, timeout)
     except RequestError as error:
         raise errors.UpstreamRequestInvalid(f"{where}: {error}") from None
     except FramingError as error:
@@ -341,18 +344,24 @@ class _EarlyResponse:
         self._exchange = exchange
         self._broken: FramingError | None = None
 
-    async def read_while_sending(self, stream: ByteStream, body: bytes, timeout: float | None) -> None:
+    async def read_while_sending(
+        self, stream: ByteStream, content: bytes | StreamedContent, timeout: float | None
+    ) -> None:
         """Send the body until it is sent, or refused: the server need not read a request that it refuses.
 
         "A client sending a message body SHOULD monitor the network connection for an error response while it is
-        transmitting the request" -- RFC 9112, 9.5. Raises OSError, and FramingError of the response.
+        transmitting the request" -- RFC 9112, 9.5. Raises OSError, FramingError of the response, and what the content
+        raises.
         """
         failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(return_if_cancelled, self._read, stream, tasks.cancel_scope)
             try:
-                await stream.send_all(body, timeout)
-            except OSError as error:
+                if isinstance(content, bytes):
+                    await stream.send_all(content, timeout)
+                else:
+                    await _send_pieces(stream, content, timeout)
+            except (OSError, errors.UpstreamError) as error:
                 failure = error
             tasks.cancel_scope.cancel()
         await anyio.lowlevel.checkpoint_if_cancelled()  # see return_if_cancelled()
@@ -373,6 +382,13 @@ class _EarlyResponse:
             return  # the next read raises it again
         if self._broken is not None or (self.head is not None and self.head.status >= 300):
             sending.cancel()
+
+
+async def _send_pieces(stream: ByteStream, content: StreamedContent, timeout: float | None) -> None:
+    while data := await content.receive():
+        await stream.send_all(data if content.length is not None else chunk(data), timeout)
+    if content.length is None:
+        await stream.send_all(chunk(b""), timeout)
 
 
 async def _read_head(

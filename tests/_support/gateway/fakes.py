@@ -24,7 +24,7 @@ import canaries
 from dragoman_server.accounts.stores.base import AccountStore
 from dragoman_server.accounts.usage import Meter
 from dragoman_server.gateway import Gateway
-from dragoman_server.hosts import UpstreamCall
+from dragoman_server.hosts import StreamedContent, UpstreamCall
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.proxying.plan import Plan
@@ -111,15 +111,21 @@ class FakeUpstream:
         self.url = ""
         self.sent_headers: list[tuple[str, str]] = []
         self.content = b""
+        self.length: int | None = None
+        self._streamed: StreamedContent | None = None
 
     def open(self, call: UpstreamCall, **way: Any) -> FakeUpstream:
-        assert call.method == ("GET" if call.content is None else "POST")
-        self.url, self.sent_headers, self.content = call.url, list(call.headers), call.content or b""
+        assert (call.method == "POST") is (call.content is not None)
+        self.url, self.sent_headers, self.content = call.url, list(call.headers), call.held
+        self._streamed = None if isinstance(call.content, bytes) else call.content
+        self.length = len(call.held) if self._streamed is None else self._streamed.length
         return self
 
     async def __aenter__(self) -> FakeResponse:
         self.open_count += 1
         try:
+            while self._streamed is not None and (data := await self._streamed.receive()):
+                self.content += data
             for step in self.script.connect:
                 await play(step)
         except BaseException:
@@ -153,10 +159,13 @@ class Sent:
 
     url: str
     headers: dict[str, str]
-    content: bytes
     proxy: str | None
     at: float
     fake: FakeUpstream
+
+    @property
+    def content(self) -> bytes:
+        return self.fake.content
 
     @property
     def body(self) -> Any:
@@ -198,9 +207,9 @@ class FakeUpstreams(UpstreamClient):
         return next_of(self.scripts)
 
     def open(self, call: UpstreamCall, *, proxy: str | None = None, **way: Any) -> Any:
-        named, body = dict(call.headers), call.content or b""
-        fake = FakeUpstream(self.script_for(call.url, named, body))
-        self.sent.append(Sent(call.url, named, body, proxy, anyio.current_time(), fake))
+        named = dict(call.headers)
+        fake = FakeUpstream(self.script_for(call.url, named, call.held))
+        self.sent.append(Sent(call.url, named, proxy, anyio.current_time(), fake))
         return fake.open(call)
 
     @property
@@ -240,19 +249,20 @@ class OneResponse(FakeUpstreams):
 class FakeClient:
     """The client's side of ASGI. Leaves after `leaves_after` seconds, or at once when it has read `leaves_at`.
 
-    Reads a message in `pace` seconds. tells_now: its server has the extension NOW.
+    Reads a message in `pace` seconds. body: bytes, or the pieces in which they come. tells_now: its server has the
+    extension NOW.
     """
 
     def __init__(
         self,
-        body: bytes = b"",
+        body: bytes | Sequence[bytes | Sleep] = b"",
         leaves_after: float | None = None,
         pace: float = 0,
         leaves_at: bytes | None = None,
         tells_now: bool = False,
     ) -> None:
         self.extensions = {NOW: {"receive": self.receive_now}} if tells_now else {}
-        self._body: bytes | None = body
+        self._body: list[bytes | Sleep] = [body] if isinstance(body, bytes) else list(body)
         self._leaves_after = leaves_after
         self._leaves_at = leaves_at
         self._has_read = anyio.Event()
@@ -261,9 +271,11 @@ class FakeClient:
         self.sending = 0
 
     async def receive(self) -> MutableMapping[str, Any]:
-        if self._body is not None:
-            body, self._body = self._body, None
-            return {"type": "http.request", "body": body, "more_body": False}
+        while self._body:
+            piece = self._body.pop(0)
+            if isinstance(piece, bytes):
+                return {"type": "http.request", "body": piece, "more_body": bool(self._body)}
+            await play(piece)
         if self._leaves_at is not None:
             await self._has_read.wait()
             return {"type": "http.disconnect"}
@@ -523,7 +535,7 @@ async def carry_out(
     accounts: AccountStore | None = None,
 ) -> ClientRequest:
     """Carry out a plan, as an endpoint does that has read the request. upstream: an UpstreamClient."""
-    client._body = None
+    client._body.clear()
     record = RequestRecord(id=plan.id, protocol=plan.client.name, path="/")
     request = ClientRequest(
         http_scope("/", extensions=client.extensions), client.receive, client.send, record

@@ -57,7 +57,7 @@ async def test_a_client_that_leaves_does_not_wait_for_it(path: str, monkeypatch:
 
     class Leaving(FakeClient):
         async def receive(self) -> Any:
-            if self._body is not None:
+            if self._body:
                 return await super().receive()
             while not began.is_set():
                 await anyio.lowlevel.checkpoint()

@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from gateway.fakes import App, FakeClient, FakeUpstreams, Script, call
+from gateway.fakes import App, FakeClient, FakeUpstreams, Script, Sleep, call, http_scope, key_of
 from oracle import check_error
+from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.app import create_app
 from dragoman_server.settings import (
@@ -70,6 +72,14 @@ async def gateway(
     app = create_app(Settings(**settings), client=fake)
     async with app.lifespan():
         yield app, fake
+
+
+async def send(app: App, path: str, client: FakeClient, **headers: str) -> FakeClient:
+    """Let a client send its request, and return it when that has ended, whole or not."""
+    path, _, query = path.partition("?")
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    await app(http_scope(path, headers=named, query_string=query.encode()), client.receive, client.send)
+    return client
 
 
 def message(client: FakeClient) -> str:
@@ -152,12 +162,12 @@ ONE = (upstream("up"), upstream("claude", "anthropic_messages", "http://claude.t
         ("/v1/embeddings", {"model": "claude/x"}, {}, (404, 'the upstream "claude" speaks no protocol that has /v1/embeddings: it needs openai_chat')),
         ("/v1/embeddings", {"model": "nowhere"}, {}, (404, 'the model "nowhere" is not known here')),
         ("/v1/moderations", {}, {}, (404, 'add to dragoman.toml, below [endpoints]: "/v1/moderations" = "up"')),
-        ("/v1/moderations", {}, {"endpoints": {"/v1/moderations": "groq"}}, "http://groq.test/openai/v1/moderations"),
+        ("/v1/moderations", {}, {"endpoints": {"/v1/moderations": ("groq",)}}, "http://groq.test/openai/v1/moderations"),
         # The default model of the only upstream that may have the path.
         ("/v1/images/generations", {}, {"upstreams": ONE}, "http://up.test/v1/images/generations"),
         # A rule makes the model optional, but a model comes first.
-        ("/v1/embeddings", {}, {"endpoints": {"/v1/embeddings": "groq"}}, "http://groq.test/openai/v1/embeddings"),
-        ("/v1/embeddings", {"model": "up/e"}, {"endpoints": {"/v1/embeddings": "groq"}}, "http://up.test/v1/embeddings"),
+        ("/v1/embeddings", {}, {"endpoints": {"/v1/embeddings": ("groq",)}}, "http://groq.test/openai/v1/embeddings"),
+        ("/v1/embeddings", {"model": "up/e"}, {"endpoints": {"/v1/embeddings": ("groq",)}}, "http://up.test/v1/embeddings"),
     ],
 )  # fmt: skip
 async def test_without_a_model_a_rule_decides(path: str, body: Any, settings: Any, expected: Any) -> None:
@@ -224,8 +234,7 @@ async def test_an_answer_that_is_cut_short_has_no_end(
     path: str, content_type: str, pieces: list[Any], record: Any
 ) -> None:
     async with gateway(Script(pieces, headers=[("content-type", content_type)])) as (app, fake):
-        client = FakeClient(b'{"model":"up/m"}')
-        await app(http_request(path), client.receive, client.send)
+        client = await send(app, path, FakeClient(b'{"model":"up/m"}'))
         assert (client.status, client.body) == (200, pieces[0])
         assert not client.finished
         assert fake.open_now == 0
@@ -233,12 +242,6 @@ async def test_an_answer_that_is_cut_short_has_no_end(
         ("failed", "unreachable"),
         ("failed", "truncated"),
     )
-
-
-def http_request(path: str) -> dict[str, Any]:
-    from gateway.fakes import http_scope
-
-    return http_scope(path, headers={"content-type": "application/json"})
 
 
 ERROR = b'{"error": {"message": "too long", "type": "invalid_request_error", "param": null, "code": "x"}}'
@@ -345,6 +348,283 @@ async def test_an_answer_without_usage_is_estimated_by_its_request(record: Any) 
     assert (record()["input_tokens"], record()["output_tokens"], record()["estimated"]) == (1006, 0, True)
 
 
+# Forms, and bodies that are sent while they arrive.
+
+FORM = "multipart/form-data; boundary=b"
+FILE = bytes(range(256)) * 4096  # 1 MiB
+
+
+def form(model: bytes | None, *, first: bool = True, file: bytes = FILE, name: bytes = b"file") -> bytes:
+    """A form with a file, and the model before or behind it."""
+    parts = [b'Content-Disposition: form-data; name="%b"; filename="f"\r\n\r\n%b' % (name, file)]
+    if model is not None:
+        parts.insert(0 if first else 1, b'Content-Disposition: form-data; name="model"\r\n\r\n' + model)
+    return b"--b\r\n" + b"\r\n--b\r\n".join(parts) + b"\r\n--b--\r\n"
+
+
+def pieces(body: bytes, size: int = 50_000) -> list[bytes]:
+    return [body[at : at + size] for at in range(0, len(body), size)]
+
+
+@pytest.mark.parametrize("with_length", [True, False])
+@pytest.mark.parametrize(
+    ("path", "form_of", "headers", "held"),
+    [
+        ("/v1/audio/transcriptions", lambda model: form(model, file=b"ID3"), {}, True),
+        ("/v1/audio/translations", lambda model: form(model, first=False, file=b"ID3"), {}, True),
+        ("/v1/images/edits", form, {}, False),
+        ("/v1/images/variations", lambda model: form(model, file=FILE * 3), {}, False),
+        # Its model is behind more than is held in memory.
+        ("/v1/audio/transcriptions", lambda model: form(model, first=False, file=FILE * 3), {}, False),
+        (
+            "/v1/audio/transcriptions",
+            lambda model: form(model, first=False),
+            {"dragoman_model": "emb"},
+            False,
+        ),
+        ("/v1/audio/transcriptions?model=emb&x=1", lambda model: form(model, first=False), {}, False),
+    ],
+)
+async def test_a_form_is_sent_with_the_models_name_there(
+    path: str, form_of: Callable[[bytes], bytes], headers: dict[str, str], held: bool, with_length: bool
+) -> None:
+    body, sent = form_of(b"emb"), form_of(b"text-embedding-3-small")
+    if with_length:
+        headers = {**headers, "content_length": str(len(body))}
+    async with gateway() as (app, fake):
+        client = await send(app, path, FakeClient(pieces(body)), content_type=FORM, **headers)
+        assert client.status == 200, client.body
+        [found] = fake.sent
+        assert found.url == f"http://up.test{path.partition('?')[0]}{'?x=1' if 'x=1' in path else ''}"
+        assert found.headers["content-type"] == FORM
+        assert found.content == sent
+        # Some servers refuse a body without a length (llama.cpp, older Azure).
+        assert found.fake.length == (len(sent) if held or with_length else None)
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "expected"),
+    [
+        (form(None), {}, (400, "model is required")),
+        (form(b"nowhere"), {}, (404, 'the model "nowhere" is not known here')),
+        (form(b"emb")[:-9], {}, (400, "ends before its last boundary")),
+        (form(b"emb", file=b"x")[:-9], {}, (400, "ends before its last boundary")),
+        (form(b"emb", file=FILE[:300_000] + b"\r\n--b\r\nX: " + b"y" * 9000), {}, (400, "headers of a part")),
+        (form(b"emb")[:-7] + b"\r\n" + form(b"up/other"), {}, (400, "two fields with the name model")),
+        (form(b"emb"), {"dragoman_model": "up/other"}, (400, "the form has the model 'emb', and the request names 'up/other'")),
+        (b"x" * 99, {"content_type": "multipart/form-data"}, (400, "no boundary")),
+        (b'{"model":"emb"}', {"content_type": "application/json"}, (415, "multipart/form-data")),
+        (b"", {"content_length": str(2**40)}, (413, "more than 27262976 bytes")),
+        ([form(b"emb"), *[FILE] * 27], {}, (413, "more than 27262976 bytes")),
+        ([form(None, file=FILE)[:-9], *[FILE] * 27], {}, (413, "more than 27262976 bytes")),
+        ([form(b"emb")[:900_000], Sleep(31)], {}, (408, "stopped in the middle")),
+        ([form(b"emb", first=False)[:900_000], Sleep(31)], {}, (408, "stopped in the middle")),
+    ],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.backends(*VIRTUAL_BACKENDS)
+async def test_a_form_that_cannot_be_sent_whole_ends_the_call(
+    body: Any, headers: Any, expected: Any, record: Any
+) -> None:
+    async with gateway() as (app, fake):
+        client = FakeClient(body if isinstance(body, list) else pieces(body))
+        await send(app, "/v1/audio/transcriptions", client, **{"content_type": FORM, **headers})
+        assert (client.status, expected[1] in message(client)) == (expected[0], True), client.body
+        assert fake.open_now == 0
+        # No response was read: the request was never complete.
+        assert all(each.fake.reads == 0 for each in fake.sent)
+    assert record()["outcome"] in ("refused", "failed")
+
+
+async def test_what_was_sent_while_it_arrived_is_not_sent_again() -> None:
+    accounts = (AccountSettings(upstream="up", name="a"), AccountSettings(upstream="up", name="b"))
+    for file, attempts in ((FILE, 1), (b"x", 2)):
+        async with gateway(LIMIT, Script([b"{}"], headers=JSON_TYPE), accounts=accounts) as (app, fake):
+            await send(
+                app, "/v1/images/edits", FakeClient(pieces(form(b"emb", file=file))), content_type=FORM
+            )
+            assert len(fake.sent) == attempts
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.backends(*VIRTUAL_BACKENDS)
+async def test_a_client_that_leaves_while_it_sends_ends_the_call(first: bool, record: Any) -> None:
+    async with gateway() as (app, fake):
+        body = form(b"emb", first=first, file=FILE * 3)[:-100]
+        client = FakeClient([*pieces(body), Sleep(1)], leaves_after=0)
+        await send(app, "/v1/audio/transcriptions", client, content_type=FORM)
+        assert client.messages == []
+        assert [each.closed_at is not None for each in fake.sent] == [True] * first
+    assert record()["outcome"] == "client_left"
+
+
+# By id.
+
+BOTH = (upstream("up"), upstream("claude", "anthropic_messages", "http://claude.test"))
+TWO = tuple(
+    AccountSettings(upstream=of, name=name, api_key=Secret(key_of(f"{of}/{name}")))
+    for of in ("up", "claude")
+    for name in ("a", "b")
+)
+FILES = {
+    "/v1/files": ("up", "claude"),
+    "/v1/batches": ("up",),
+    "/v1/uploads": ("up",),
+    "/v1/vector_stores": ("up",),
+}
+A_FILE = b'{"object":"file","id":"file-abc123","bytes":120}'
+NOT_FOUND = Script(
+    [b'{"error":{"message":"No such File object: file-abc123"}}'], status=404, headers=JSON_TYPE
+)
+MESSAGES = {"anthropic-version": "2023-06-01"}
+
+
+def keyless(*upstreams_: UpstreamSettings) -> tuple[UpstreamSettings, ...]:
+    return tuple(replace(each, api_key=None) for each in upstreams_)
+
+
+BY_ID = {"upstreams": keyless(*BOTH), "accounts": TWO, "endpoints": FILES}
+
+
+def answer(body: bytes, content_type: str = "application/json") -> Script:
+    return Script(
+        [body[:9], body[9:]], headers=[("content-type", content_type), ("content-length", str(len(body)))]
+    )
+
+
+@pytest.mark.backends(*VIRTUAL_BACKENDS)
+async def test_an_id_leads_back_to_the_account_that_made_it() -> None:
+    scripts = (
+        Script([A_FILE, Sleep(5)], headers=JSON_TYPE),
+        answer(b"the content", "text/plain"),
+        answer(b'{"id":"batch_1234","object":"batch","output_file_id":"file-out789"}'),
+        answer(b"{}"),
+    )
+    async with gateway(*scripts, **BY_ID) as (app, fake):
+        made = await call(app, "/v1/files", b"--b--", headers={"content-type": FORM})
+        assert (made.status, made.body) == (200, A_FILE)
+        # The last byte comes when the id is stored.
+        assert [(at, m["body"]) for at, m in made.messages[1:]] == [(0, A_FILE[:-1]), (5, A_FILE[-1:])]
+        content = await call(app, "/v1/files/file-abc123/content", method="GET")
+        assert (content.status, content.body) == (200, b"the content")
+        # The batch reads the file, so it has to be with the same account, and so has what it writes.
+        await call(app, "/v1/batches", {"input_file_id": "file-abc123", "endpoint": "/v1/embeddings"})
+        for path, method in (
+            ("/v1/batches/batch_1234", "GET"),
+            ("/v1/batches/batch_1234/cancel", "POST"),
+            ("/v1/files/file-out789", "GET"),
+            ("/v1/files/file-abc123?x=1", "DELETE"),
+        ):
+            assert (await call(app, path, method=method)).status == 200
+        assert {each.account for each in fake.sent} == {"up/a"}
+        assert fake.sent[-1].url == "http://up.test/v1/files/file-abc123?x=1"
+        # Without an id they take turns.
+        await call(app, "/v1/files?limit=2", method="GET")
+        assert fake.sent[-1].account == "up/b"
+
+
+async def test_an_id_that_is_not_known_is_looked_for_at_every_account() -> None:
+    async with gateway(NOT_FOUND, answer(A_FILE), **BY_ID) as (app, fake):
+        for _ in range(2):
+            client = await call(app, "/v1/files/file-abc123", method="GET")
+            assert (client.status, client.body) == (200, A_FILE)
+        assert [each.account for each in fake.sent] == ["up/a", "up/b", "up/b"]
+    async with gateway(NOT_FOUND, **BY_ID) as (app, fake):
+        client = await call(app, "/v1/files/file-abc123", method="GET")
+        assert (client.status, message(client), len(fake.sent)) == (
+            404,
+            "No such File object: file-abc123",
+            2,
+        )
+        # Neither account is worse for that.
+        assert (await call(app, "/v1/files", method="GET")).status == 404
+
+
+async def test_both_vendors_have_files_at_the_same_path() -> None:
+    async with gateway(**BY_ID) as (app, fake):
+        await call(app, "/v1/files", method="GET")
+        await call(app, "/v1/files", method="GET", headers=MESSAGES)
+        assert [each.url for each in fake.sent] == ["http://up.test/v1/files", "http://claude.test/v1/files"]
+        assert fake.sent[1].headers["anthropic-version"] == "2023-06-01"
+
+
+def batch(*models: str) -> dict[str, Any]:
+    return {"requests": [{"custom_id": "a", "params": {"model": model, "n": [1.50]}} for model in models]}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (batch("claude/x", "opus"), batch("x", "claude-opus-5")),
+        (batch("opus"), batch("claude-opus-5")),
+        (batch("claude/x", "emb"), (404, 'the upstream "up" speaks no protocol that has /v1/messages/batches')),
+        (batch("claude/x", "other/x"), (400, "have to lead to one upstream, and these lead to claude and other")),
+        (batch("nowhere"), (404, "not known here")),
+        (batch(), (404, "add to dragoman.toml, below [endpoints]")),
+        ({"requests": [{"custom_id": "a"}]}, (400, "requests must be a list")),
+        ({"requests": 1}, (400, "requests must be a list")),
+        (b"[", (400, "JSON")),
+    ],
+)  # fmt: skip
+async def test_the_requests_of_a_batch_lead_to_one_upstream(body: Any, expected: Any) -> None:
+    other = upstream("other", "anthropic_messages", "http://other.test")
+    models = {**ALIASES, "opus": "claude/claude-opus-5"}
+    async with gateway(upstreams=(*BOTH, other), models=models) as (app, fake):
+        client = await call(app, "/v1/messages/batches", body, headers=MESSAGES)
+        if isinstance(expected, dict):
+            assert client.status == 200, client.body
+            assert (fake.sent[0].url, fake.sent[0].body) == (
+                "http://claude.test/v1/messages/batches",
+                expected,
+            )
+            assert b'"params":{"model": ' in fake.sent[0].content  # the spaces are the client's
+            return
+        assert (client.status, expected[1] in message(client), fake.sent) == (expected[0], True, [])
+        assert check_error("anthropic_messages", client.status, client.body) == []
+
+
+async def test_the_batches_of_messages_need_no_rule() -> None:
+    made = b'{"id":"msgbatch_0123","type":"message_batch"}'
+    scripts = (answer(made), answer(b'{"custom_id":"a"}\n', "application/x-jsonl"))
+    async with gateway(*scripts, upstreams=keyless(*BOTH, *UPSTREAMS[4:]), accounts=TWO) as (app, fake):
+        await call(app, "/v1/messages/batches", batch("claude/x"), headers=MESSAGES)
+        results = await call(
+            app, "/v1/messages/batches/msgbatch_0123/results", method="GET", headers=MESSAGES
+        )
+        assert (results.status, results.body) == (200, b'{"custom_id":"a"}\n')
+        assert [each.account for each in fake.sent] == ["claude/a", "claude/a"]
+        unknown = await call(app, "/v1/messages/batches/msgbatch_9999", method="GET", headers=MESSAGES)
+        assert (unknown.status, len(fake.sent)) == (404, 2)
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/v1/files/../models", 404),
+        ("/v1/files/..", 404),
+        ("/v1/files/.", 404),
+        ("/v1/files/a/../../models", 404),
+        ("/v1/files/file-1/content/x", 404),
+        ("/v1/files/a?b", 200),  # a query
+        ("/v1/files/a\r\nx: y", 404),
+        ("/v1/files/a b", 404),
+        ("/v1/files/a;b", 404),
+        ("/v1/files/" + "a" * 257, 404),
+        ("/v1/vector_stores/vs_1/files/file-1/content", 200),
+        ("/v1/vector_stores", 200),
+        ("/v1/vector_stores/", 404),
+        ("/v1/vector_stores/../files", 404),
+        ("/v1/vector_stores//files", 404),
+        ("/v1/vector_stores/%2e%2e/files", 404),
+        ("/v1/videos/video_1/content", 404),  # there is no rule
+    ],
+)
+async def test_a_path_leads_nowhere_else(path: str, status: int) -> None:
+    async with gateway(**BY_ID) as (app, fake):
+        client = await call(app, path, method="GET")
+        assert (client.status, len(fake.sent)) == (status, int(status == 200)), client.body
+
+
 # Who may send what.
 
 
@@ -353,7 +633,7 @@ def keyed(**limits: Any) -> dict[str, Any]:
     return {"client_keys": (key,), "server": ServerSettings(secret=SECRET)}
 
 
-RULE = {"/v1/moderations": "up", "/v1/images": "up"}
+RULE = {"/v1/moderations": ("up",), "/v1/images": ("up",), "/v1/batches": ("up",), "/v1/files": ("up",)}
 
 
 @pytest.mark.parametrize(
@@ -375,6 +655,10 @@ RULE = {"/v1/moderations": "up", "/v1/images": "up"}
         ({"budget": 1.0}, "/v1/moderations", {}, ""),
         ({"budget": 1.0}, "/v1/images/generations", {}, "what this request costs is not known"),
         ({"budget": 1.0}, "/v1/embeddings", {"model": "emb"}, "has no price here"),
+        ({"models": ("up/*",)}, "/v1/batches", {}, ""),
+        ({"models": ("groq/*",)}, "/v1/batches", {}, "may use no model of the upstream 'up'"),
+        ({"budget": 1.0}, "/v1/batches", {}, "what this request costs is not known"),
+        ({"budget": 1.0}, "/v1/files", {}, ""),
     ],
 )
 async def test_a_keys_models_and_budget_apply(limits: Any, path: str, body: Any, refusal: str) -> None:

@@ -282,8 +282,8 @@ async def test_a_response_is_freed_at_once(
     responses: list[weakref.ref[Any]] = []
     make = Plan.response_machine
 
-    def noting(self: Plan, **more: Any) -> Any:
-        response = make(self, **more)
+    def noting(self: Plan, *headers: Any, **more: Any) -> Any:
+        response = make(self, *headers, **more)
         responses.append(weakref.ref(response))
         return response
 

@@ -16,7 +16,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
 
 def exchange(method: str) -> Http1Exchange:
     context = Http1Exchange(method)
-    context.request(b"/v1/messages", [(b"Host", b"up.example"), (b"Content-Length", b"0")], b"")
+    context.head(b"/v1/messages", [(b"Host", b"up.example"), (b"Content-Length", b"0")], 0)
     return context
 
 
@@ -38,9 +38,12 @@ def with_leftover(head: ResponseHead, leftover: bytes) -> ResponseHead:
 def test_a_request_is_written_with_its_headers_as_given() -> None:
     context = Http1Exchange("POST")
     headers = [(b"Host", b"up.example"), (b"X-Api-Key", b"k"), (b"Content-Length", b"2")]
-    assert b"".join(context.request(b"/v1/messages?beta=true", headers, b"{}")) == (
+    assert context.head(b"/v1/messages?beta=true", headers, 2) == (
         b"POST /v1/messages?beta=true HTTP/1.1\r\n"
-        b"Host: up.example\r\nX-Api-Key: k\r\nContent-Length: 2\r\n\r\n{}"
+        b"Host: up.example\r\nX-Api-Key: k\r\nContent-Length: 2\r\n\r\n"
+    )
+    assert context.head(b"/v1/files", headers[:1], None) == (
+        b"POST /v1/files HTTP/1.1\r\nHost: up.example\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
 
 
@@ -60,15 +63,16 @@ def test_a_request_that_cannot_be_written_is_refused_without_quoting_it(
     target: bytes, headers: list[tuple[bytes, bytes]]
 ) -> None:
     with pytest.raises(RequestError) as caught:
-        Http1Exchange("POST").request(target, headers, b"")
+        Http1Exchange("POST").head(target, headers, 0)
     assert "sk-secret" not in str(caught.value)
     assert caught.value.__context__ is None
 
 
-def test_a_body_shorter_than_its_length_is_refused() -> None:
+@pytest.mark.parametrize(("named", "length"), [(b"5", 3), (b"5", None), (b"0", None)])
+def test_a_body_of_another_length_is_refused(named: bytes, length: int | None) -> None:
     context = Http1Exchange("POST")
     with pytest.raises(RequestError, match="its content"):
-        context.request(b"/", [(b"host", b"up.example"), (b"content-length", b"5")], b"abc")
+        context.head(b"/", [(b"host", b"up.example"), (b"content-length", named)], length)
 
 
 @pytest.mark.parametrize("byte_by_byte", [False, True], ids=["whole", "byte by byte"])

@@ -11,7 +11,7 @@ last use, if the gateway may not know them. Entries that are not needed after a 
 a script decides depends only on the gateways' clock.
 """
 
-from dragoman_server.accounts.stores.tables import CONVERSATION_S, LEASE_RETRY_S, LEASE_S, TOLERANCE_S
+from dragoman_server.accounts.stores.tables import CONVERSATION_S, ID_S, LEASE_RETRY_S, LEASE_S, TOLERANCE_S
 
 # Seconds for which the server holds entries after they have expired. Clocks of gateways may differ by that much.
 _MARGIN_S = 60
@@ -206,6 +206,22 @@ end
 return {{before, {{}}, {{}}}}
 """
 )
+
+# Keys: the ids.
+BIND_IDS = f"""
+local op = cjson.decode(ARGV[1])
+for _, key in ipairs(KEYS) do redis.call('SET', key, op.account, 'EX', {ID_S:.0f}) end
+return {{0, {{}}, {{}}}}
+"""
+
+# Keys: the ids. Returns the account of the first known one, or ''.
+FIND_ACCOUNT = """
+for _, key in ipairs(KEYS) do
+  local account = redis.call('GET', key)
+  if account then return {account, {}, {}} end
+end
+return {'', {}, {}}
+"""
 
 # Keys: the tables of client keys. Returns names and tables in turn, or 0.
 READ_KEY_TABLES = """

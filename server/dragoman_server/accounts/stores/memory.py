@@ -68,8 +68,10 @@ class MemoryAccountStore(Tables):
         account, expires = self._conversations.get(conversation, (None, NEVER))
         return account if expires > now else None
 
-    def put_conversation(self, conversation: str, account: str, now: float) -> None:
-        self._conversations[conversation] = account, now + CONVERSATION_S
+    def put_conversation(
+        self, conversation: str, account: str, now: float, keep_s: float = CONVERSATION_S
+    ) -> None:
+        self._conversations[conversation] = account, now + keep_s
         self._conversations.move_to_end(conversation)
         if len(self._conversations) > self._max_conversations:
             self._conversations.popitem(last=False)

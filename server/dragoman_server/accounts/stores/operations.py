@@ -18,7 +18,7 @@ from dragoman_server.accounts.stores.base import (
     Reservation,
     in_order,
 )
-from dragoman_server.accounts.stores.tables import LEASE_RETRY_S, LEASE_S, NEVER, TOLERANCE_S, Tables
+from dragoman_server.accounts.stores.tables import ID_S, LEASE_RETRY_S, LEASE_S, NEVER, TOLERANCE_S, Tables
 from dragoman_server.policy.health import INITIAL_HEALTH, Health
 
 
@@ -278,6 +278,46 @@ class Add(Operation[list[float]], frozen=True):
 
     def missed(self, result: list[float]) -> Sequence[Operation[Any]]:
         return [Add(self.counters[:1], self.amount, self.now)] if self.amount and self._fits(result) else ()
+
+
+class BindIds(Write, frozen=True):
+    """Record which account made ids of a vendor."""
+
+    ids: Sequence[str]
+    account: str
+    now: float
+    script = lua.BIND_IDS
+
+    def apply(self, tables: Tables) -> None:
+        for key in self.keys():
+            tables.put_conversation(key, self.account, self.now, ID_S)
+
+    def keys(self) -> list[str]:
+        return [f"id:{id}" for id in self.ids]
+
+    def retries(self) -> Sequence[Operation[Any]]:
+        return [self]
+
+
+class FindAccount(Operation[str], frozen=True):
+    """Return the account that made the first known one of these ids, "" if none is known."""
+
+    ids: Sequence[str]
+    now: float
+    script = lua.FIND_ACCOUNT
+
+    def apply(self, tables: Tables) -> str:
+        accounts = (tables.account_of(key, self.now) for key in self.keys())
+        return next(filter(None, accounts), "")
+
+    def needed(self, health: Mapping[str, Health]) -> bool:
+        return bool(self.ids)
+
+    def keys(self) -> list[str]:
+        return [f"id:{id}" for id in self.ids]
+
+    def result(self, found: Any) -> str:
+        return found.decode() if isinstance(found, bytes) else ""
 
 
 class ReadKeyTables(Operation[dict[str, str] | None], frozen=True):

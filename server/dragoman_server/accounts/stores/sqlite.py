@@ -196,9 +196,11 @@ class SQLiteAccountStore(Tables):
         row = self._execute(query, conversation, now).fetchone()
         return None if row is None else str(row[0])
 
-    def put_conversation(self, conversation: str, account: str, now: float) -> None:
+    def put_conversation(
+        self, conversation: str, account: str, now: float, keep_s: float = CONVERSATION_S
+    ) -> None:
         self._execute("DELETE FROM conversations WHERE expires <= ?", now)
-        self._execute(_UPSERT_CONVERSATION, conversation, account, now + CONVERSATION_S)
+        self._execute(_UPSERT_CONVERSATION, conversation, account, now + keep_s)
         self._execute(_DELETE_OLDEST_CONVERSATIONS, self._max_conversations)
 
     def key_tables(self, name: str | None = None) -> dict[str, str]:

@@ -17,6 +17,10 @@ LEASE_S = 900.0
 # A conversation stays with its account for this time after its last request: as long as providers hold prompt caches.
 CONVERSATION_S = 3600.0
 
+# The account that made an id of a vendor is known for this time. OpenAI keeps batches for 30 days, and files until they
+# are deleted; an account that is no longer known is found by trying.
+ID_S = 90 * 86_400.0
+
 # Clients decide how many conversations there are. An entry takes some hundred bytes; the least recently used goes
 # first.
 MAX_CONVERSATIONS = 100_000
@@ -61,7 +65,9 @@ class Tables(ABC):
     def account_of(self, conversation: str, now: float) -> str | None: ...
 
     @abstractmethod
-    def put_conversation(self, conversation: str, account: str, now: float) -> None:
+    def put_conversation(
+        self, conversation: str, account: str, now: float, keep_s: float = CONVERSATION_S
+    ) -> None:
         """Record the account of a conversation. The least recently used ones are dropped if there are too many."""
 
     @abstractmethod

@@ -1,0 +1,45 @@
+"""Read and write the models in a batch of requests for Messages: `requests[].params.model`."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from dragoman import RemoteProtocolError, peek
+from dragoman.jsontext import decode_object, splice_model
+
+_decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_list = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
+
+# "A Message Batch is limited to either 100,000 Message requests or 256 MB in size" -- platform.claude.com/docs, batches
+MAX_REQUESTS = 100_000
+
+
+def models_in(body: bytes) -> list[str]:
+    """Return the models of the requests, each once. Raises RemoteProtocolError."""
+    return list(dict.fromkeys(peek(bytes(each["params"])).model for each in _requests(body)[1]))
+
+
+def with_models(body: bytes, models: Mapping[str, str]) -> bytes:
+    """Return the batch with other models: each -> its new name. The requests keep all their other bytes."""
+    members, requests = _requests(body)
+    for each in requests:
+        params = bytes(each["params"])
+        head = peek(params)
+        each["params"] = msgspec.Raw(splice_model(params, head, models[head.model]))
+    return msgspec.json.encode({**members, "requests": requests})
+
+
+def _requests(body: bytes) -> tuple[dict[str, msgspec.Raw], list[dict[str, msgspec.Raw]]]:
+    try:
+        members = _decode(body)
+        requests = _decode_list(members["requests"])
+        if len(requests) > MAX_REQUESTS or not all("params" in each for each in requests):
+            raise KeyError
+        return members, requests
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
+        decode_object(body, "the request body")
+        raise RemoteProtocolError(
+            f"requests must be a list of at most {MAX_REQUESTS} objects with params",
+            path="/requests",
+            code="invalid_value",
+        ) from None
