@@ -13,6 +13,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+from starlette.datastructures import Headers
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -44,7 +45,7 @@ from dragoman_server.responses.recent import Turn
 from dragoman_server.responses.service import ExpandedRequest
 from dragoman_server.upstream.content_coding import ACCEPTED_CODINGS
 from dragoman_server.wire.headers import request_id_headers
-from dragoman_server.wire.replies import Reply, error_reply
+from dragoman_server.wire.replies import Reply, error_reply, protocol_of_client
 
 ERRORS = logging.getLogger("dragoman.errors")
 
@@ -152,13 +153,6 @@ class BaseEndpoint(ABC):
 
         Raises ClientDisconnected, RemoteProtocolError and RequestRefused.
         """
-        body, request_head = await self.read_unchecked(request)
-        model = request_head.model or default_model(self.gateway.settings) or ""
-        await self.admit(request, model, len(body), counts=counts)
-        return body, request_head
-
-    async def read_unchecked(self, request: ClientRequest) -> tuple[bytes, RequestHead]:
-        """Do the same, for whatever client key."""
         server = self.gateway.settings.server
         body = await read_body(
             request.receive,
@@ -172,7 +166,10 @@ class BaseEndpoint(ABC):
         if cloud is not None:
             body, headers = await request.off_loop(len(body), cloud.as_served, body, request.headers)
             request.headers |= headers
-        return body, await request.off_loop(len(body), peek, body, request.model_in_path)
+        request_head = await request.off_loop(len(body), peek, body, request.model_in_path)
+        model = request_head.model or default_model(self.gateway.settings) or ""
+        await self.admit(request, model, len(body), counts=counts)
+        return body, request_head
 
     async def admit(self, request: ClientRequest, model: str, size: int, *, counts: bool = True) -> None:
         """Let a request pass whose client key may send it. Raises RequestRefused for all others.
@@ -340,6 +337,19 @@ class BaseEndpoint(ABC):
         return find_destinations(
             gateway.settings, self.protocol, model, gateway.upstreams, gateway.catalog.listed
         )[0]
+
+
+class ByProtocol:
+    """Passes a request on to the endpoint for the client's protocol, among these."""
+
+    def __init__(self, endpoints: Iterable[BaseEndpoint]) -> None:
+        self._endpoints = {each.protocol.name: each for each in endpoints}
+        self._protocols = {name: each.protocol for name, each in self._endpoints.items()}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        query = scope["query_string"].decode("latin-1")
+        spec = protocol_of_client(query, Headers(scope=scope), self._protocols)
+        await self._endpoints[spec.name](scope, receive, send)
 
 
 class ProtocolEndpoint(BaseEndpoint):

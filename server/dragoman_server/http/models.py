@@ -10,21 +10,19 @@ from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
-from starlette.datastructures import Headers
 from starlette.routing import BaseRoute
-from starlette.types import Receive, Scope, Send
 
 from dragoman import RequestRefused
 from dragoman.jsontext import JSON, JSONObject, encode
 from dragoman_server.gateway import Gateway
-from dragoman_server.http.endpoint import BaseEndpoint
+from dragoman_server.http.endpoint import BaseEndpoint, ByProtocol
 from dragoman_server.http.operations import ApiOperation, DescribedRoute
 from dragoman_server.http.request import Parameter, Query, invalid_parameter
 from dragoman_server.models.catalog import MODEL_BYTES, CatalogEntry
 from dragoman_server.platform.clock import utc_text
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.settings.client_keys import may_use
-from dragoman_server.wire.replies import MODELS_PATH, protocol_of_client
+from dragoman_server.wire.replies import MODELS_PATH
 
 # "Ranges from 1 to 1000" -- `limit` in anthropic 2.12.0, types/model_list_params.py
 _PAGE_LIMITS = (1, 1000)
@@ -42,14 +40,15 @@ _DEFAULT_LIFECYCLES = ("active", "deprecated")
 def models_routes(gateway: Gateway) -> list[BaseRoute]:
     """Return the routes of the model list and of single models."""
     all_forms = list(dict.fromkeys(spec.model_list_form for spec in gateway.protocols.values()))
-    routes = _routes(MODELS_PATH, _ByProtocol(gateway), all_forms)
+    by_protocol = ByProtocol(ModelsEndpoint(gateway, spec) for spec in gateway.protocols.values())
+    routes = _routes(MODELS_PATH, by_protocol, all_forms)
     for spec in gateway.protocols.values():
         for prefix in spec.path_prefixes:
             routes += _routes(f"{prefix}/models", ModelsEndpoint(gateway, spec), [spec.model_list_form])
     return routes
 
 
-def _routes(path: str, endpoint: "_ByProtocol | ModelsEndpoint", names: Iterable[str]) -> list[BaseRoute]:
+def _routes(path: str, endpoint: "ByProtocol | ModelsEndpoint", names: Iterable[str]) -> list[BaseRoute]:
     """Return the routes of a list and its models. names: of the forms in which clients may get them."""
     forms = [_FORMS[name] for name in names]
     several = ApiOperation(
@@ -67,19 +66,6 @@ def _routes(path: str, endpoint: "_ByProtocol | ModelsEndpoint", names: Iterable
         DescribedRoute(path, endpoint, GET=several),
         DescribedRoute(path + "/{model:path}", endpoint, GET=one),
     ]
-
-
-class _ByProtocol:
-    """Pass a request on to the endpoint for the client's protocol."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        self._protocols = gateway.protocols
-        self._endpoints = {name: ModelsEndpoint(gateway, spec) for name, spec in gateway.protocols.items()}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        query = scope["query_string"].decode("latin-1")
-        spec = protocol_of_client(query, Headers(scope=scope), self._protocols)
-        await self._endpoints[spec.name](scope, receive, send)
 
 
 class ModelsEndpoint(BaseEndpoint):

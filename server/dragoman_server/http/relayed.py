@@ -6,11 +6,8 @@ path; without any it is a 404 that says what to write there.
 
 import json
 import time
-from collections.abc import Mapping
 
-from starlette.datastructures import Headers
 from starlette.routing import BaseRoute
-from starlette.types import Receive, Scope, Send
 
 from dragoman import RemoteProtocolError, RequestHead, RequestRefused, peek
 from dragoman.codec import Endpoint
@@ -18,7 +15,7 @@ from dragoman.jsontext import JSONObject
 from dragoman_server.accounts.stores.operations import BindIds, FindAccount
 from dragoman_server.accounts.usage import NoMeter
 from dragoman_server.gateway import Gateway
-from dragoman_server.http.endpoint import BaseEndpoint
+from dragoman_server.http.endpoint import BaseEndpoint, ByProtocol
 from dragoman_server.http.operations import (
     UPSTREAM_ERRORS,
     VENDORS_OBJECT,
@@ -44,7 +41,6 @@ from dragoman_server.relayed.table import (
     leads_there,
     rule_for,
 )
-from dragoman_server.wire.replies import protocol_of_client
 
 # Where a client names the model of a form, besides the parameter `model` of the query.
 MODEL_HEADER = "dragoman-model"
@@ -60,14 +56,13 @@ def relayed_routes(gateway: Gateway) -> list[BaseRoute]:
             found.setdefault((path, row.methods), []).append(row)
     routes: list[BaseRoute] = []
     for (path, methods), rows in found.items():
-        endpoint = _ByProtocol(
-            gateway, {row.protocols[0]: RelayingEndpoint(gateway, row, path) for row in rows}
-        )
+        endpoints = [RelayingEndpoint(gateway, row, path) for row in rows]
+        endpoint = endpoints[0] if len(endpoints) == 1 else ByProtocol(endpoints)
         operations = {method: _operation(rows[0], method) for method in methods}
         for template in (
             [path] if BELOW not in path else [path.removesuffix(BELOW), path.replace("}", ":path}")]
         ):
-            routes.append(DescribedRoute(template, endpoint.single or endpoint, **operations))
+            routes.append(DescribedRoute(template, endpoint, **operations))
     return routes
 
 
@@ -82,24 +77,6 @@ def _operation(row: RelayedPath, method: str) -> ApiOperation:
         requires_body=row.needs_model,
         place="the vendor's id",
     )
-
-
-class _ByProtocol:
-    """Pass a request on to the endpoint for the client's protocol.
-
-    Attributes:
-        single: The endpoint, if there is only one.
-    """
-
-    def __init__(self, gateway: Gateway, endpoints: Mapping[str, "RelayingEndpoint"]) -> None:
-        self._protocols = {name: gateway.protocols[name] for name in endpoints}
-        self._endpoints = endpoints
-        self.single = next(iter(endpoints.values())) if len(endpoints) == 1 else None
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        query = scope["query_string"].decode("latin-1")
-        spec = protocol_of_client(query, Headers(scope=scope), self._protocols)
-        await self._endpoints[spec.name](scope, receive, send)
 
 
 class RelayingEndpoint(BaseEndpoint):

@@ -73,18 +73,19 @@ class BodyReader:
                 self.has_more = False
                 return b""
             else:
-                data = await self._receive_more()
+                message = None if self._receive_now is None else self._receive_now()
+                if message is None or message.get("more_body", False):
+                    data = await self._receive_more(message)
+                else:
+                    data = self._taken(message)  # the only one in most cases, so it needs no deadline
                 if self._decoder is not None:
                     self._decoder.receive_data(data)
                 elif data:
                     self.has_more = self._expects
                     return data
 
-    async def _receive_more(self) -> bytes:
-        """Return the bytes of the next message."""
-        message = None if self._receive_now is None else self._receive_now()
-        if message is not None and not message.get("more_body", False):
-            return self._taken(message)  # the only one in most cases, so it needs no deadline
+    async def _receive_more(self, message: Message | None) -> bytes:
+        """Return the bytes of a message, by default of the next one."""
         now = anyio.current_time()
         if self._deadline is None:
             self._deadline = now + self._silence_s

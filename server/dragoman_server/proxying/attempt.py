@@ -271,7 +271,8 @@ class Attempt:
             self._record_head(response)  # again, because another branch may have begun meanwhile
             return await off_loop(len(body), self._refusal, response.status, body)
         data = await response.receive()
-        error = self.plan.invalid_response(response.headers, data)
+        settings, any_bytes = self.plan.destination.settings, self.plan.takes_any_bytes
+        error = upstream_errors.invalid_response_error(settings, response.headers, data, any_bytes=any_bytes)
         if error is None:
             return data
         self._record_head(response)

@@ -39,7 +39,7 @@ from dragoman_server.proxying.refused_members import (
     refused_capability,
     refused_member,
 )
-from dragoman_server.proxying.upstream_errors import Scrub, invalid_response_error
+from dragoman_server.proxying.upstream_errors import Scrub
 from dragoman_server.settings import ClientKey, Settings, UpstreamSettings
 from dragoman_server.settings.client_keys import make_signer
 from dragoman_server.wire.headers import (
@@ -125,6 +125,8 @@ class Plan(msgspec.Struct, frozen=True):
 
     # A stream can end with an error that its client reads. Otherwise it is cut off.
     ends_with_errors: ClassVar[bool] = True
+    # A response may be any bytes, but no page of HTML.
+    takes_any_bytes: ClassVar[bool] = False
 
     @property
     def is_spent(self) -> bool:
@@ -170,10 +172,6 @@ class Plan(msgspec.Struct, frozen=True):
             streams=False,
             required_member=member,
         )
-
-    def invalid_response(self, headers: HeaderList, first: bytes) -> dragoman.WireError | None:
-        """Return the error for a body that is no response, None while it may be one. first: its first bytes."""
-        return invalid_response_error(self.destination.settings, headers, first)
 
     def stream_head(self, status: int | None, headers: Sequence[tuple[str, str]]) -> tuple[int, HeaderList]:
         """Return status and headers of a stream for the client. Arguments: the upstream's, if it has responded."""

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
-from dragoman import Ledger, RequestRefused, WireError
+from dragoman import Ledger, RequestRefused
 from dragoman.codec import ResponseContext
 from dragoman.document import Request
 from dragoman.jsontext import splice_model
@@ -41,7 +41,6 @@ _BODY_HEADERS = frozenset({"content-type", "content-length", "content-dispositio
 _SANDBOX = ("content-security-policy", "sandbox")
 
 _BYTES_PER_TOKEN = 4
-_HTML = "text/html"
 
 
 class RelayedPlan(Plan, frozen=True, kw_only=True):
@@ -58,6 +57,7 @@ class RelayedPlan(Plan, frozen=True, kw_only=True):
     upload: Upload | None = None
     content: UploadContent | None = None
     ends_with_errors: ClassVar[bool] = False
+    takes_any_bytes: ClassVar[bool] = True
 
     @property
     def is_spent(self) -> bool:
@@ -68,9 +68,6 @@ class RelayedPlan(Plan, frozen=True, kw_only=True):
         content = self.content or (self.body if self.method == "POST" else None)
         slow = _SLOW_S if self.row.is_slow else 0.0
         return UpstreamCall(self.method, self.url, self.headers, content, least_read_s=slow)
-
-    def invalid_response(self, headers: HeaderList, first: bytes) -> WireError | None:
-        return Plan.invalid_response(self, headers, first) if media_type(headers) == _HTML else None
 
     def stream_head(self, status: int | None, headers: Sequence[tuple[str, str]]) -> tuple[int, HeaderList]:
         passed = [(name, value) for name, value in headers if name in _BODY_HEADERS]

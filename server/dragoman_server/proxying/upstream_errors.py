@@ -91,8 +91,15 @@ def redirect_error(upstream: UpstreamSettings, status: int) -> WireError:
     )
 
 
-def invalid_response_error(upstream: UpstreamSettings, headers: HeaderList, first: bytes) -> WireError | None:
-    """Return the error for a body that no protocol has, None while it may be one. first: its first bytes."""
+def invalid_response_error(
+    upstream: UpstreamSettings, headers: HeaderList, first: bytes, *, any_bytes: bool = False
+) -> WireError | None:
+    """Return the error for a body that no protocol has, None while it may be one. first: its first bytes.
+
+    any_bytes: it may have any but a page of HTML, or none.
+    """
+    if any_bytes and media_type(headers) != "text/html":
+        return None
     if not first:
         return WireError(ErrorKind.UNREADABLE, f"{_name_of(upstream)} sent an empty body")
     if _is_markup(first):

@@ -35,6 +35,7 @@ from dragoman_server.accounts.stores.operations import Add, Spend
 from dragoman_server.app import _routes
 from dragoman_server.http.endpoint import ClientRequest, ProtocolEndpoint
 from dragoman_server.log import RequestRecord
+from dragoman_server.relayed.table import BELOW, JSON, TABLE, ModelPlace
 from dragoman_server.settings import Price
 from dragoman_server.wire.headers import limit_headers
 
@@ -119,7 +120,17 @@ async def test_a_clients_model_name_is_quoted_bounded_and_printable() -> None:
 
 
 # Paths that take no model: there is nothing that a key could be refused.
-WITHOUT_MODEL = {"/v1/responses/{id}/cancel"}
+# Paths of requests without a model, and those that have to be forms: tests/server/http/test_relayed.py.
+WITHOUT_MODEL = {
+    "/v1/responses/{id}/cancel",
+    *(
+        path.replace(BELOW, below)
+        for row in TABLE
+        if row.model in (ModelPlace.ID, ModelPlace.NONE) or JSON not in row.requests
+        for path in row.paths
+        for below in ("", "/{below:path}")
+    ),
+}
 
 
 async def test_every_endpoint_with_a_model_checks_the_models_of_the_key() -> None:
@@ -133,6 +144,7 @@ async def test_every_endpoint_with_a_model_checks_the_models_of_the_key() -> Non
     assert len(paths) >= 9
     for path in paths:
         body = {"model": "up/m", "max_tokens": 9, "messages": [], "input": "Hi", "prompt": "Hi"}
+        body = {**body, "requests": [{"params": body}]}
         client = await gateway.call(path, body)
         assert client.status == 403, path
     assert gateway.upstreams.sent == []
@@ -204,7 +216,7 @@ class LeavingClient(FakeClient):
         self._left = anyio.Event()
 
     async def receive(self) -> Any:
-        if self._body is not None:
+        if self._body:
             return await super().receive()
         await self._left.wait()
         return {"type": "http.disconnect"}

@@ -31,9 +31,11 @@ from starlette.routing import Mount
 
 from dragoman_server import app as app_module
 from dragoman_server.app import Application, create_app
+from dragoman_server.gateway import Gateway
 from dragoman_server.hosts import UpstreamCall
+from dragoman_server.http.errors import endpoint_names
+from dragoman_server.http.relayed import relayed_routes
 from dragoman_server.log import configure_logging
-from dragoman_server.relayed.table import TABLE
 from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 
@@ -146,7 +148,7 @@ async def test_a_header_that_is_repeated_counts_whole() -> None:
 ELSEWHERE: list[tuple[str, str, dict[str, str], str]] = [
     ("GET", "/nowhere", {}, CHAT),
     ("POST", "/v1", {}, CHAT),
-    ("POST", "/v1/messages/batches", {}, MESSAGES),
+    ("POST", "/v1/messages/none", {}, MESSAGES),
     ("GET", "/v1/responses/resp_1/none", {}, RESPONSES),
     ("GET", "/v1/responses/resp_1/none", ANTHROPIC, RESPONSES),
     ("POST", "/v1/chat/completions/", ANTHROPIC, CHAT),
@@ -226,7 +228,7 @@ SERVED = [
     "GET /v1/responses/{id}/input_items",
     "POST /v1/responses/{id}/cancel",
     "DELETE and GET /v1/responses/{id}",
-    *(f"{' and '.join(sorted(row.methods))} {path}" for row in TABLE for path in row.paths),
+    *endpoint_names(relayed_routes(Gateway(Settings()))),
     "GET /v1/models",
     "GET /v1/models/{model}",
     *(

@@ -655,6 +655,8 @@ RULE = {"/v1/moderations": ("up",), "/v1/images": ("up",), "/v1/batches": ("up",
         ({"budget": 1.0}, "/v1/moderations", {}, ""),
         ({"budget": 1.0}, "/v1/images/generations", {}, "what this request costs is not known"),
         ({"budget": 1.0}, "/v1/embeddings", {"model": "emb"}, "has no price here"),
+        ({"models": ("other",)}, "/v1/audio/transcriptions", form(b"emb"), "may not use the model"),
+        ({"models": ("emb",)}, "/v1/audio/transcriptions", form(b"emb"), ""),
         ({"models": ("up/*",)}, "/v1/batches", {}, ""),
         ({"models": ("groq/*",)}, "/v1/batches", {}, "may use no model of the upstream 'up'"),
         ({"budget": 1.0}, "/v1/batches", {}, "what this request costs is not known"),
@@ -663,7 +665,8 @@ RULE = {"/v1/moderations": ("up",), "/v1/images": ("up",), "/v1/batches": ("up",
 )
 async def test_a_keys_models_and_budget_apply(limits: Any, path: str, body: Any, refusal: str) -> None:
     async with gateway(endpoints=RULE, **keyed(**limits)) as (app, fake):
-        client = await call(app, path, body, headers={"authorization": "Bearer drk_red"})
+        headers = {"content-type": FORM if isinstance(body, bytes) else "application/json"}
+        client = await call(app, path, body, headers={**headers, "authorization": "Bearer drk_red"})
         assert (client.status, len(fake.sent)) == ((403, 0) if refusal else (200, 1)), client.body
         assert refusal in (message(client) if refusal else "")
         assert (await call(app, path, body)).status == 401
