@@ -20,6 +20,7 @@ from dragoman_server.capabilities.model_families import MODEL_FAMILIES
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.http.cloud_paths import CLOUD_PATHS, PLACES
 from dragoman_server.policy.error_actions import ERROR_RULES, ErrorAction, ErrorRule
+from dragoman_server.relayed.table import BELOW, FORM, JSON, TABLE
 from dragoman_server.settings import ARRAYS, ServerSettings, capability_settings, settings_of
 from dragoman_server.settings.fields import AppliedBy, SettingSpec
 from dragoman_server.simulator import MODELS
@@ -34,6 +35,7 @@ PAGES = [
         "api.md",
         "clouds.md",
         "configuration.md",
+        "endpoints.md",
         "lint-rules.md",
         "metrics.md",
         "promises.md",
@@ -165,6 +167,28 @@ def _beta(beta: str, door: str) -> str:
     known = BETAS_BY_DOOR[door]
     name = known.get(beta)
     return "" if beta not in known else "no" if name is None else "yes" if name == beta else f"as `{name}`"
+
+
+def _endpoints() -> str:
+    rows: dict[tuple[str, ...], str] = {}
+    for row in TABLE:
+        names = " or ".join(dict.fromkeys(PROTOCOL_VENDORS[name] for name in row.protocols))
+        size = f"{row.max_bytes // 2**20} MiB" if row.max_bytes else "`max_body_bytes`"
+        takes = "form or JSON" if row.requests == (FORM, JSON) else "form" if FORM in row.requests else "JSON"
+        bodies = (takes, size) if "POST" in row.methods else ("", "")
+        paths = _code(*[path.replace(BELOW, "...") for path in row.paths])
+        key = (f"{', '.join(row.methods)} {paths}", row.does, row.model.value, *bodies)
+        rows[key] = f"{rows[key]} or {names}" if key in rows else names
+    lines = [(*key, names) for key, names in rows.items()]
+    return _table(("path", "what", "the model is in", "body", "at most", "upstreams of"), *lines)
+
+
+# Whose protocol it is.
+PROTOCOL_VENDORS = {
+    "openai_chat": "OpenAI's",
+    "openai_responses": "OpenAI's",
+    "anthropic_messages": "Anthropic's",
+}
 
 
 def _hosts() -> str:
@@ -301,6 +325,7 @@ _TABLES: dict[str, Callable[[], str]] = {
     "betas": _betas,
     "hosts": _hosts,
     "families": _families,
+    "endpoints": _endpoints,
     "lint_rules": _lint_rules,
     "simulated_models": _simulated_models,
     "metrics": _metrics,

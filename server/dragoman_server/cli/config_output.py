@@ -44,6 +44,7 @@ def config_lines(loaded: LoadedConfig, *, with_origin: bool) -> Iterator[str]:
 def json_schema() -> Schema:
     """Return the JSON Schema of `dragoman.toml`."""
     target = {"type": "string", "pattern": f"^[^/]+/.|{_VARIABLE}"}
+    name = {"type": "string", "minLength": 1}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Configuration of Dragoman",
@@ -58,6 +59,12 @@ def json_schema() -> Schema:
                 "additionalProperties": {
                     "anyOf": [target, {"type": "array", "items": target, "minItems": 1}]
                 },
+            },
+            "endpoints": {
+                "type": "object",
+                "description": "paths at which requests name no model, with all below them, and their upstreams",
+                "propertyNames": {"pattern": "^/"},
+                "additionalProperties": {"anyOf": [name, {"type": "array", "items": name, "minItems": 1}]},
             },
         },
     }

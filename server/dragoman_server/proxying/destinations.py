@@ -79,7 +79,7 @@ def find_destinations(
 def record_destination(record: RequestRecord, to: Destination) -> None:
     """Note where a request goes, for the log."""
     record.upstream, record.upstream_protocol = to.settings.name, to.upstream.name
-    record.upstream_model = to.upstream_model
+    record.upstream_model = to.upstream_model or None
     record.rule = None if to.model == to.upstream_model or to.model == to.target else to.rule
 
 

@@ -44,10 +44,10 @@ class Cost(Enum):
 class ModelPlace(Enum):
     """Where a request names the model that decides where it goes."""
 
-    BODY = "member or form field `model`"
+    BODY = "`model`"
     REQUESTS = "`params.model` of each request"
-    ID = "the id in the path"
-    NONE = "none: `[endpoints]` has an upstream for the path"
+    ID = "none, but an id"
+    NONE = "none, see `[endpoints]`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
