@@ -1,5 +1,6 @@
 """Events to a whole response: many deltas give the same as one."""
 
+import msgspec
 import pytest
 from core.chop import PROPERTY
 from core.events import ERROR, SIGNATURE, STARTED, responses, start_of
@@ -161,6 +162,22 @@ def test_finished() -> None:
             fold.finished(block)
     fold.send(BlockEnded(0))
     assert fold.finished(0) == AssembledBlock(0, BlockKind.TEXT, "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "delta"),
+    [
+        (BlockKind.TEXT, TextDelta(0, "a")),
+        (BlockKind.REASONING, ReasoningDelta(0, "a", 1, ReasoningForm.SUMMARY)),
+    ],
+)
+def test_texts_of_a_run_are_as_if_each_was_sent(kind: BlockKind, delta: TextDelta | ReasoningDelta) -> None:
+    fold = Fold()
+    for event in (STARTED, start_of(kind), delta):
+        fold.send(event)
+    fold.send_texts(delta, ["b", "c"])
+    each = [msgspec.structs.replace(delta, text=text) for text in "abc"]
+    assert fold.response() == folded(STARTED, start_of(kind), *each)
 
 
 def test_no_response_before_the_start() -> None:
