@@ -87,7 +87,7 @@ def _field(fields: dict[str, msgspec.Raw], name: str) -> object:
 
 def splice_model(body: bytes, request_head: RequestHead, model: str) -> bytes:
     """Return the body with another model name. Every byte outside of that one value stays."""
-    if "model" not in request_head.fields:  # the caller, or the path, has chosen one
+    if model and "model" not in request_head.fields:  # the caller, or the path, has chosen one
         start = body.index(b"{") + 1
         comma = b"," if request_head.fields else b""
         return body[:start] + b'"model":' + encode(model) + comma + body[start:]

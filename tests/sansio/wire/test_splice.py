@@ -167,6 +167,8 @@ def test_the_same_name_changes_nothing() -> None:
 def test_the_caller_may_name_a_model_for_none() -> None:
     assert spliced(b'{"model":""}', "") == b'{"model":""}'
     assert spliced(b"{}", "") == b"{}"
+    head = peek(b'{"a": 1}', "m")
+    assert splice_model(b'{"a": 1}', head, "m") == b'{"model":"m","a": 1}'
 
 
 # Any object
