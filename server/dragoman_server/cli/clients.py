@@ -231,6 +231,7 @@ CLIENTS: Mapping[str, Client] = {
             "CLAUDE_CODE_USE_BEDROCK",
             "CLAUDE_CODE_USE_VERTEX",
             "CLAUDE_CODE_USE_FOUNDRY",
+            "CLAUDE_CODE_USE_MANTLE",
         ),
         own_models=("claude-opus-5", "claude-sonnet-5", "claude-haiku-5"),
         # What `env` of the user's settings.json has would outrank the environment.
