@@ -173,7 +173,8 @@ class ResponseTranslator(ResponseMachine):
                     self._pass(self._consistent_usage())
                 else:
                     self._update_attributes(event)
-                    if self._client.choices or not self._is_of_other_choice(event):
+                    of_first = not self._skipped and not getattr(event, "choice", 0)
+                    if of_first or self._client.choices or not self._is_of_other_choice(event):
                         self._pass(event)
                 if self.outcome is not Outcome.OPEN:
                     return

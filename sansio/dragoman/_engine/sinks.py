@@ -56,7 +56,9 @@ class ClientSink:
 
     def send(self, event: Event) -> None:
         if self._fold is not None:
-            self._collect(self._fold, event)
+            self._fold.send(event)
+            if type(event) is Ended or type(event) is Failed:
+                self._complete(self._fold, event)
         writer, linearizer = self._writer, self._linearizer
         if writer is None:
             return
@@ -95,14 +97,13 @@ class ClientSink:
         self._out.clear()
         return data
 
-    def _collect(self, fold: Fold, event: Event) -> None:
-        """Collect an event, and make the document at the end."""
-        fold.send(event)
-        if type(event) is Failed and self._writer is not None and self._client.failed_bodies:
+    def _complete(self, fold: Fold, last: Ended | Failed) -> None:
+        """Make the document."""
+        if type(last) is Failed:
+            if self._writer is None or not self._client.failed_bodies:
+                return
             if not fold.started:
                 fold.send(Started("", self._context.upstream_model))
-        elif type(event) is not Ended:
-            return
         self.body = self._client.write_whole(fold.response(), self._context, self._ledger)
         if self._writer is None:
             self._out.append(encode(self.body))
