@@ -10,7 +10,6 @@ from typing import Any
 import anyio
 
 from dragoman_server.serving.connection import Connection, WorkerContext
-from dragoman_server.serving.run import _hypercorn_config
 from dragoman_server.settings import ServerSettings
 from dragoman_server.streams.byte_stream import Take
 
@@ -90,5 +89,5 @@ class FakeStream:
 
 def connect(app: Any, stream: FakeStream, settings: ServerSettings | None = None) -> Connection:
     settings = settings or ServerSettings()
-    worker = WorkerContext(app, _hypercorn_config(settings), settings, {})
+    worker = WorkerContext(app, settings, {})
     return Connection(worker, stream, ("192.0.2.1", 5), ("192.0.2.2", 80), tls=stream.alpn is not None)

@@ -3,7 +3,7 @@
 It starts the application, queues what the application receives, and passes on what it sends. It does no I/O.
 """
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import msgspec
@@ -12,10 +12,11 @@ from starlette.types import ASGIApp
 from dragoman_server.serving.http1_response import WITHOUT_BODY
 from dragoman_server.serving.tasks import AppEvents
 from dragoman_server.streams.byte_stream import NOW, WriteNow
-from dragoman_server.streams.http1_head import Headers
 
 if TYPE_CHECKING:
     from dragoman_server.serving.connection import Connection
+    from dragoman_server.serving.http1 import HTTP1
+    from dragoman_server.serving.http2 import HTTP2
 
 
 # Of the response to a request that the application has not answered.
@@ -47,19 +48,6 @@ class StreamRequest(msgspec.Struct, frozen=True):
         }
 
 
-class ResponseSender(Protocol):
-    """Sends the responses of one connection: head and end once for each stream, then close."""
-
-    async def send_head(self, stream_id: int, status: int, headers: Headers) -> None: ...
-
-    async def send_data(self, stream_id: int, data: bytes) -> None: ...
-
-    async def send_end(self, stream_id: int) -> None: ...
-
-    async def close_stream(self, stream_id: int) -> None:
-        """Nothing more is sent. A response without an end is cut off."""
-
-
 class HTTPStream:
     """One request.
 
@@ -70,19 +58,17 @@ class HTTPStream:
     """
 
     __slots__ = (
-        "_ended",
-        "_method",
-        "_status",
-        "_stream_id",
-        "_transport",
-        "_writer",
-        "app",
-        "closed",
-        "events",
+        *("_ended", "_method", "_status", "_stream_id", "_transport", "_writer"),
+        *("app", "closed", "events"),
     )
 
     def __init__(
-        self, app: ASGIApp, transport: "Connection", writer: ResponseSender, stream_id: int, events: AppEvents
+        self,
+        app: ASGIApp,
+        transport: "Connection",
+        writer: "HTTP1 | HTTP2",
+        stream_id: int,
+        events: AppEvents,
     ) -> None:
         self.app = app
         self.events = events

@@ -14,7 +14,6 @@ from typing import Any
 import anyio
 import anyio.abc
 import anyio.lowlevel
-import hypercorn
 from starlette.types import ASGIApp
 
 from dragoman_server.platform.changes import Lock
@@ -58,7 +57,7 @@ class WorkerContext:
 
     Attributes:
         app: Serves the requests.
-        config, settings, tls: For connections that are accepted from now on; tls is None for plain TCP.
+        settings, tls: For connections that are accepted from now on; tls is None for plain TCP.
         state: The state of the application's lifespan.
         requests: All requests, which a stop cancels.
         terminated: The worker takes no new requests.
@@ -69,7 +68,6 @@ class WorkerContext:
     """
 
     app: ASGIApp
-    config: hypercorn.Config
     settings: ServerSettings
     state: dict[str, Any]
     tls: ssl.SSLContext | None = None

@@ -10,16 +10,17 @@ or a WebSocket.
 from collections.abc import Awaitable, Callable
 from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
+from starlette.types import Message
 
 from dragoman import RemoteProtocolError, RequestRefused
 from dragoman_server.platform.changes import Lock
 from dragoman_server.serving import request_head
 from dragoman_server.serving.asgi_stream import HTTPStream, StreamRequest
-from dragoman_server.serving.http1_response import Http1Response, interim_response
+from dragoman_server.serving.http1_response import Http1Response, date_header, interim_response
 from dragoman_server.serving.refusals import refusal
 from dragoman_server.serving.tasks import AppEvents
 from dragoman_server.serving.websocket import WebSocket
@@ -57,7 +58,7 @@ class _Reading(Enum):
 
 
 class HTTP1:
-    """HTTP/1.1 on one connection. See ResponseSender.
+    """HTTP/1.1 on one connection.
 
     Attributes:
         invites_body: The client waits for a 100 (Continue) before it sends the body.
@@ -117,12 +118,12 @@ class HTTP1:
 
     async def send_head(self, stream_id: int, status: int, headers: Headers) -> None:
         if status == 101:
-            await self._write(interim_response(status, [*headers, *self._server_headers()]))
+            await self._write(interim_response(status, [*headers, date_header()]))
             return
         # "A server that intends to close the connection ... SHOULD send a Connection header field" -- RFC 9112, 9.6
         is_last = self._reading is not _Reading.AHEAD or self._is_stopping
         close = [(b"connection", b"close")] if is_last else []
-        self._begun = self._response.begin(status, [*headers, *close, *self._server_headers()])
+        self._begun = self._response.begin(status, [*headers, *close, date_header()])
 
     async def send_data(self, stream_id: int, data: bytes) -> None:
         # Behind a 101 are frames.
@@ -147,10 +148,7 @@ class HTTP1:
     async def invite_body(self) -> None:
         """Send a 100 (Continue): the application waits for the body, so it has not refused the request by its head."""
         if self._reading is _Reading.BODY and not self._response.has_begun:
-            await self._write(interim_response(100, self._server_headers()))
-
-    def _server_headers(self) -> Headers:
-        return self._transport.worker.config.response_headers("h11")
+            await self._write(interim_response(100, [date_header()]))
 
     def write_now(self, data: bytes) -> bool:
         """Write a piece of the response's body if that is possible without waiting. See WriteNow.
@@ -271,12 +269,12 @@ class HTTP1:
         waiting: _Wait | None = None
         if isinstance(stream, HTTPStream):  # else the response has ended
             if data or self._body.complete:
-                part: Any = {"type": "http.request", "body": data, "more_body": not self._body.complete}
+                part: Message = {"type": "http.request", "body": data, "more_body": not self._body.complete}
                 if not stream.events.offer(part):
                     waiting = partial(stream.events.put, part)
             if self._body.error is not None:
                 broken = RemoteProtocolError(f"the request's body cannot be read: {self._body.error}")
-                end: Any = {"type": "http.disconnect", "error": broken}
+                end: Message = {"type": "http.disconnect", "error": broken}
                 stream.events.offer(end)
         if waiting is None and self._buffer and self._reading is _Reading.BODY:
             # One read of the socket may have 40,000 chunks of one byte, so other tasks run in between.

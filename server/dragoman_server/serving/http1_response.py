@@ -4,6 +4,10 @@ The bytes are those that h11 writes, and fuzz tests compare the two. h11 costs a
 response.
 """
 
+import time
+from email.utils import formatdate
+from functools import lru_cache
+
 from dragoman_server.streams.http1_head import Headers, PlainHeaders, plain_headers
 
 # The application does not decide about it, because only the server knows what the client understands.
@@ -82,6 +86,16 @@ class Http1Response:
         last = b"0\r\n\r\n" if self.is_chunked else b""
         self.is_chunked, self.is_kept = False, self._keeps
         return last
+
+
+def date_header() -> tuple[bytes, bytes]:
+    """Return the header with the time of a response (RFC 9110, 6.6.1)."""
+    return _date_header(int(time.time()))
+
+
+@lru_cache(maxsize=1)
+def _date_header(second: int) -> tuple[bytes, bytes]:
+    return b"date", formatdate(second, usegmt=True).encode()
 
 
 def interim_response(status: int, headers: Headers) -> bytes:

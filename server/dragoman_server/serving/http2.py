@@ -24,6 +24,7 @@ from starlette.types import Message, Receive, Scope, Send
 from dragoman import RequestRefused
 from dragoman_server.platform.changes import Changes
 from dragoman_server.serving.asgi_stream import HTTPStream, StreamRequest
+from dragoman_server.serving.http1_response import date_header
 from dragoman_server.serving.http2_connection import HTTP2Connection
 from dragoman_server.serving.refusals import refusal
 from dragoman_server.serving.request_head import MAX_HEAD_BYTES, check_fields
@@ -274,8 +275,7 @@ class HTTP2:
 
     async def send_head(self, stream_id: int, status: int, headers: Headers) -> None:
         if (stream := self._streams.get(stream_id)) is not None:  # else reset, or the connection has ended
-            date = self.transport.worker.config.response_headers("h2")
-            await self._send_headers(stream, [(b":status", b"%d" % status), *headers, *date])
+            await self._send_headers(stream, [(b":status", b"%d" % status), *headers, date_header()])
 
     async def send_data(self, stream_id: int, data: bytes) -> None:
         if (stream := self._streams.get(stream_id)) is not None:

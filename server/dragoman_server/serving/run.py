@@ -27,7 +27,6 @@ from multiprocessing.connection import Connection
 from typing import Any, Protocol, cast, runtime_checkable
 
 import anyio
-import hypercorn
 from anyio.abc import TaskGroup
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -73,7 +72,6 @@ class ReloadableApp(Protocol):
 
 
 _log = logging.getLogger("dragoman.server")
-_http_log = logging.getLogger("dragoman.http")
 
 # The steps of a stop after drain_s, in seconds: closing the connections that were cut, then the application's shutdown.
 # The latter is also the limit for threads that are still busy when the event loop has ended.
@@ -86,15 +84,6 @@ REPORT_S = 1.0
 # How often freed memory is returned to the system.
 TRIM_S = 10.0
 _HANDSHAKE_S = 10.0
-
-# Settings of hypercorn that differ from its defaults.
-_HYPERCORN = {
-    "include_server_header": False,
-    # The application logs requests.
-    "accesslog": None,
-    # An encrypted key is an error; without a password here, OpenSSL waits for one on the terminal.
-    "keyfile_password": "",
-}
 
 
 def serve(
@@ -166,8 +155,6 @@ def _set_up_logging(settings: Settings) -> None:
     server = settings.server
     configure_logging(server.log_level, server.log_format, mask=settings.mask)
     capture_foreign_logs()
-    # At level info hypercorn logs its address for each worker; `on_ready` reports it once.
-    _http_log.setLevel(logging.DEBUG if server.log_level == "debug" else logging.WARNING)
 
 
 # Before the start: settings that are refused with one line.
@@ -193,7 +180,7 @@ def check_tls(server: ServerSettings) -> None:
         except OSError as error:
             raise StartupError(f"cannot read the {what} {name}: {error.strerror}") from None
     try:
-        _hypercorn_config(server).create_ssl_context()
+        _tls_context(server)
     except (ssl.SSLError, OSError) as error:
         reason = getattr(error, "reason", None) or error
         raise StartupError(
@@ -201,14 +188,18 @@ def check_tls(server: ServerSettings) -> None:
         ) from None
 
 
-def _hypercorn_config(server: ServerSettings) -> hypercorn.Config:
-    config = hypercorn.Config()
-    for name, value in _HYPERCORN.items():
-        setattr(config, name, value)
-    config.errorlog = _http_log
+def _tls_context(server: ServerSettings) -> ssl.SSLContext | None:
+    """Return what encrypts connections, None for plain TCP. Raises ssl.SSLError and OSError."""
+    if server.certfile is None or server.keyfile is None:
+        return None
+    from hypercorn import Config  # not at the top, because plain TCP does not need it
+
+    config = Config()
     config.certfile, config.keyfile = server.certfile, server.keyfile
+    # An encrypted key is an error; without a password here, OpenSSL waits for one on the terminal.
+    config.keyfile_password = ""
     config.alpn_protocols = ["h2", "http/1.1"] if server.http2 else ["http/1.1"]
-    return config
+    return config.create_ssl_context()
 
 
 # One worker.
@@ -310,8 +301,7 @@ class _Worker:
         if self.stop_begun.is_set():
             raise SettingsRefused("the gateway is stopping")
         _use(settings)
-        config = _hypercorn_config(settings.server)
-        tls = config.create_ssl_context()
+        tls = _tls_context(settings.server)
         if isinstance(self.app, ReloadableApp):
             try:
                 await self.app.reload(settings)
@@ -320,7 +310,7 @@ class _Worker:
                 raise
         self.settings = settings
         if self.context is not None:
-            self.context.settings, self.context.config, self.context.tls = settings.server, config, tls
+            self.context.settings, self.context.tls = settings.server, tls
 
     async def _serve(self) -> None:
         server = self.settings.server
@@ -328,10 +318,9 @@ class _Worker:
             import asyncio
 
             asyncio.get_running_loop().set_exception_handler(_handle_loop_error)
-        config = _hypercorn_config(server)
         async with lifespan(self.app, _STARTUP_S, SHUTDOWN_S) as state:
-            tls = config.create_ssl_context()
-            self.context = WorkerContext(self.app, config, server, state, tls, self.requests)
+            tls = _tls_context(server)
+            self.context = WorkerContext(self.app, server, state, tls, self.requests)
             with anyio.CancelScope() as self.connections:
                 await serve_connections(
                     self.context,

@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 import anyio
 import anyio.abc
 from anyio import TaskHandle
-from hypercorn.typing import ASGIReceiveEvent, ASGISendEvent
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message
 
 from dragoman_server.platform.changes import Changes
 
@@ -24,7 +23,7 @@ _MESSAGE = 4 * 1024
 _DISCONNECTS = ("http.disconnect", "websocket.disconnect")
 
 # Takes what the application sends; None when it has ended.
-AppSend = Callable[[ASGISendEvent | None], Awaitable[None]]
+AppSend = Callable[[Message | None], Awaitable[None]]
 
 
 class ClientLeft(ConnectionResetError):
@@ -50,19 +49,19 @@ class AppEvents:
 
     def __init__(self, invite: Callable[[], Awaitable[None]] | None = None) -> None:
         # A deque only while there are any: it takes 0.7 KiB, and open streams have none.
-        self._events: deque[ASGIReceiveEvent] | None = None
+        self._events: deque[Message] | None = None
         self._bytes = 0
         self._closed = False
         self.left = self.ended = False
         self._changes = Changes()
         self._invite = invite
 
-    async def put(self, event: ASGIReceiveEvent) -> None:
+    async def put(self, event: Message) -> None:
         """Add an event, waiting while the queue is full. After a disconnect or close() nothing waits or is added."""
         while not self.offer(event):
             await self._changes.wait()
 
-    def offer(self, event: ASGIReceiveEvent) -> bool:
+    def offer(self, event: Message) -> bool:
         """Do the same if that is possible without waiting, else return False."""
         is_last = event["type"] in _DISCONNECTS
         if self._bytes > _MAX_WAITING and not self._closed and not is_last:
@@ -76,18 +75,18 @@ class AppEvents:
             self._changes.note()
         return True
 
-    async def get(self) -> ASGIReceiveEvent:
+    async def get(self) -> Message:
         """Wait for the next event. A disconnect stays in the queue, because ASGI returns it at each call."""
         while not self._events:
             invite, self._invite = self._invite, None
             await (self._changes.wait() if invite is None else invite())
         return self._next(self._events)
 
-    def get_now(self) -> ASGIReceiveEvent | None:
+    def get_now(self) -> Message | None:
         """Return the next event if there is one."""
         return self._next(self._events) if self._events else None
 
-    def _next(self, events: "deque[ASGIReceiveEvent]") -> ASGIReceiveEvent:
+    def _next(self, events: "deque[Message]") -> Message:
         event = events[0]
         if event["type"] in _DISCONNECTS:
             self.left = True
@@ -111,7 +110,7 @@ class AppEvents:
         self._changes.note()
 
 
-def _size(event: ASGIReceiveEvent) -> int:
+def _size(event: Message) -> int:
     if event["type"] == "websocket.receive":
         # A text has up to four bytes for each of its UTF-8.
         return _MESSAGE + getsizeof(event["text"] or event["bytes"])
@@ -187,7 +186,7 @@ async def _run_app(
     """
     requests.add(task)
     try:
-        await app(scope, events.get, send)  # type: ignore[arg-type]
+        await app(scope, events.get, send)
     except ClientLeft:
         pass
     except Exception:

@@ -15,7 +15,7 @@ import anyio.lowlevel
 
 from dragoman import RequestRefused
 from dragoman_server.platform.changes import Changes, Lock
-from dragoman_server.serving.asgi_stream import ResponseSender, StreamRequest
+from dragoman_server.serving.asgi_stream import StreamRequest
 from dragoman_server.serving.refusals import refusal
 from dragoman_server.serving.tasks import AppEvents, ClientLeft
 from dragoman_server.serving.websocket_frames import (
@@ -41,6 +41,8 @@ from dragoman_server.streams.byte_stream import DRAINING, NOW, UTF8
 
 if TYPE_CHECKING:
     from dragoman_server.serving.connection import Connection
+    from dragoman_server.serving.http1 import HTTP1
+    from dragoman_server.serving.http2 import HTTP2
 
 # Seconds of silence before a ping: below the shortest idle timeouts of proxies (30 to 60 s).
 PING_S = 20.0
@@ -74,7 +76,7 @@ class WebSocket:
         handshake: Handshake,
         app: Any,
         transport: "Connection",
-        writer: ResponseSender,
+        writer: "HTTP1 | HTTP2",
         stream_id: int,
     ) -> None:
         self.app = app

@@ -20,7 +20,6 @@ from virtual_time import REAL_BACKENDS, UVLOOP
 
 from dragoman_server.serving import server as server_module
 from dragoman_server.serving.connection import WorkerContext
-from dragoman_server.serving.run import _hypercorn_config
 from dragoman_server.serving.server import serve_connections
 from dragoman_server.settings import ServerSettings
 from dragoman_server.streams.connect import open_byte_stream
@@ -56,7 +55,7 @@ async def serving(
     *errors: int, tls: ssl.SSLContext | None = None, handshake_s: float = 10, max_connections: int = 0
 ) -> AsyncIterator[tuple[str, int]]:
     settings = ServerSettings(max_connections=max_connections)
-    worker = WorkerContext(hello, _hypercorn_config(settings), settings, {}, tls)
+    worker = WorkerContext(hello, settings, {}, tls)
     stopping, ready = anyio.Event(), anyio.Event()
     with socket.create_server(("127.0.0.1", 0)) as sock:
         sock.setblocking(False)

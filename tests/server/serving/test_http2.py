@@ -53,7 +53,6 @@ from dragoman_server.serving.http2_connection import (
     UPDATES_PER_DATA,
     HTTP2Connection,
 )
-from dragoman_server.serving.run import _hypercorn_config
 from dragoman_server.serving.tasks import AppTasks
 from dragoman_server.settings import ServerSettings
 
@@ -71,7 +70,7 @@ class Client(Connection):
 
     def __init__(self, app: App, tasks: anyio.abc.TaskGroup) -> None:
         settings = ServerSettings()
-        worker = WorkerContext(app, _hypercorn_config(settings), settings, {})
+        worker = WorkerContext(app, settings, {})
         stream: Any = None  # write() and end() are replaced
         super().__init__(worker, stream, ("127.0.0.1", 1), ("127.0.0.1", 2), tls=False)
         self.tasks = tasks
