@@ -74,6 +74,15 @@ _TABLES = (
     "rules",
 )
 
+# Table, the key whose values must differ, the text if they do not, and the key in whose equal values they must.
+_UNIQUE = (
+    ("prices", "model", "has a price already", "above_tokens"),
+    ("groups", "name", "is already the name of another group", ""),
+    ("client_keys", "name", "is already the name of another key", ""),
+    ("aws_keys", "access_key_id", "is already the id of another key", ""),
+    ("accounts", "name", "is already an account of this upstream", "upstream"),
+)
+
 # Settings that may name a Valkey server.
 _STORES = ("response_store", "account_store", "usage_store")
 
@@ -246,11 +255,8 @@ class _Loader(RouteTables):
         for path, row in (*rows["capabilities"], *rows["accounts"], *rows["rules"]):
             if row.upstream is not None and row.upstream not in self.names:
                 self.add_problem((*path, "upstream"), f"names no upstream{self.names_hint(row.upstream)}")
-        self._check_unique(rows["prices"], "model", "has a price already", "above_tokens")
-        self._check_unique(rows["groups"], "name", "is already the name of another group")
-        self._check_unique(rows["client_keys"], "name", "is already the name of another key")
-        self._check_unique(rows["aws_keys"], "access_key_id", "is already the id of another key")
-        self._check_unique(rows["accounts"], "name", "is already an account of this upstream", "upstream")
+        for name, key, text, within in _UNIQUE:
+            self._check_unique(rows[name], key, text, within)
         with_prices = bool(self.document.get("prices") or Prices((), upstreams))
         for path, text in client_problems(
             rows["groups"], rows["client_keys"], rows["aws_keys"], server, with_prices=with_prices
@@ -416,7 +422,7 @@ class _Loader(RouteTables):
             text = f'is routed to no upstream: write a name of [models], or "upstream/model"{hint}'
             self.add_problem(("server", "default_model"), text)
 
-    def _check_unique(self, rows: Rows[Any], key: str, text: str, within: str = "") -> None:
+    def _check_unique(self, rows: Rows[Any], key: str, text: str, within: str) -> None:
         """Record values of a key that occur twice, or twice with the same value of the key `within`."""
         seen: set[tuple[str, str]] = set()
         for path, row in rows:
