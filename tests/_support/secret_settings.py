@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 from urllib.parse import quote
 
 from dragoman_server import settings as tables
-from dragoman_server.settings import AccountSettings, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings import AccountSettings, AwsKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.fields import SettingKind
 from dragoman_server.settings.secret import Secret
 
@@ -38,6 +38,7 @@ CANARIES: dict[tuple[str, str], Any] = {
     ("ServerSettings", "response_store_url"): Secret(
         "valkey://user:canary-of-the-response-store@127.0.0.1:1/0"
     ),
+    ("AwsKey", "secret_access_key"): Secret("canary-of-an-aws-key/0123456789+abcdef"),
     ("ServerSettings", "usage_store_url"): Secret("valkey://user:canary-of-the-usage-store@127.0.0.1:1/0"),
 }
 
@@ -59,6 +60,7 @@ CANARY_TEXTS = (
     "canary-of-the-metrics",
     "canary-of-the-webhook",
     "canary-of-the-usage-store",
+    "canary-of-an-aws-key",
 )
 
 
@@ -113,6 +115,7 @@ def settings(protocol: str = "openai_chat", base_url: str | None = None, **serve
             UpstreamSettings(name="two", protocol="openai_chat", base_url="http://two.corp.test/v1"),
         ),
         accounts=(AccountSettings(upstream="two", name="a", **_of(AccountSettings)),),
+        aws_keys=(AwsKey(access_key_id="AKID", client_key="ci", **_of(AwsKey)),),
     )
 
 

@@ -12,8 +12,6 @@ _Row = TypeVar("_Row", covariant=True)
 _Path: TypeAlias = tuple[str | int, ...]
 _Rows: TypeAlias = Sequence[tuple[_Path, _Row]]
 
-_PAIRS = (("previous_hash", "previous_expires"), ("aws_access_key_id", "aws_secret_access_key"))
-
 
 def client_problems(
     groups: _Rows[Group],
@@ -25,14 +23,10 @@ def client_problems(
 ) -> Iterator[tuple[_Path, str]]:
     """Yield each error with its place. with_prices: some model has a price."""
     yield from limit_problems([*groups, *keys], [group.name for _, group in groups], with_prices=with_prices)
-    key_ids = [key.aws_access_key_id for _, key in keys]
     for path, key in keys:
-        for pair in _PAIRS:
-            missing = [name for name in pair if getattr(key, name) is None]
-            if len(missing) == 1:
-                yield path, f"needs {missing[0]} as well: {' and '.join(pair)} go together"
-        if key.aws_access_key_id is not None and key_ids.count(key.aws_access_key_id) > 1:
-            yield (*path, "aws_access_key_id"), "is that of another client key as well"
+        if (key.previous_hash is None) != (key.previous_expires is None):
+            missing = "previous_hash" if key.previous_hash is None else "previous_expires"
+            yield path, f"needs {missing} as well: previous_hash and previous_expires go together"
     names = [key.name for _, key in keys]
     for path, aws_key in aws_keys:
         if aws_key.client_key not in names and not server.stored_keys:

@@ -73,8 +73,7 @@ class Group(LimitHolder):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientKey(LimitHolder):
-    """One `[[client_keys]]` table. It has only the hash of the key, but the whole key of AWS, because who verifies a
-    signature needs that.
+    """One `[[client_keys]]` table. It has only the hash of the key.
 
     While a key is rotated it has two, with one set of limits, counters and stored responses.
 
@@ -95,10 +94,6 @@ class ClientKey(LimitHolder):
         str | None, SettingKind.HASH, "hash of the key before it, as `dragoman keys rotate` writes it"
     ] = None
     previous_expires: Annotated[datetime | None, "time at which the key before it becomes invalid"] = None
-    aws_access_key_id: Annotated[
-        str | None, "id of an access key of AWS, with which its owner may sign requests instead; unset: none"
-    ] = None
-    aws_secret_access_key: Annotated[Secret | None, "the secret access key with that id"] = None
     loss_policy: Annotated[str | None, LOSS_POLICIES, "overrides the upstream's and the server's"] = None
     may_loosen: Annotated[bool, "may send dragoman-loss-policy: record even where losses are refused"] = False
     _group: Group | None = field(default=None, repr=False, compare=False)
