@@ -394,6 +394,8 @@ async def test_a_preflight_has_no_body(origins: tuple[str, ...]) -> None:
         ({"origin": "http://localhost:3000"}, 426),
         ({"origin": EVIL}, 403),
         ({"host": "rebind.evil.example", "origin": "http://rebind.evil.example"}, 421),
+        ({"host": "gw.test", "origin": "http://gw.test"}, 426),  # the gateway's own page
+        ({"host": "gw.test", "origin": "http://gw.test:81"}, 403),
     ],
 )
 async def test_a_websocket_handshake_is_refused_like_a_request(headers: dict[str, str], status: int) -> None:
@@ -408,9 +410,11 @@ async def test_a_websocket_handshake_is_refused_like_a_request(headers: dict[str
     scope = {
         **http_scope("/v1/responses", headers=headers),
         "type": "websocket",
+        "scheme": "ws",
         "extensions": {"websocket.http.response": {}},
     }
-    await create_app(Settings(server=ServerSettings(websocket=False)))(scope, receive, send)
+    server = ServerSettings(websocket=False, allowed_hosts=("gw.test",))
+    await create_app(Settings(server=server))(scope, receive, send)
     assert [message["status"] for message in sent if "status" in message] == [status]
 
 

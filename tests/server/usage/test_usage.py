@@ -257,7 +257,7 @@ def admin(path: str, gateway: ScriptedGateway) -> Any:
 
 
 async def test_the_operator_sees_what_each_key_has_used() -> None:
-    keys = {"red": {"budget": 100.0, "budget_period": "day"}, "blue": {"requests_per_minute": 1}}
+    keys = {"red": {"budget": 100.25, "budget_period": "day"}, "blue": {"requests_per_minute": 1}}
     gateway = scripted(CHAT, keys=keys, prices=PRICES, clock=Clock(), admin_key=Secret(ADMIN))
     async with gateway.app.lifespan():
         assert (await gateway.request()).status == 200
@@ -283,10 +283,10 @@ async def test_the_operator_sees_what_each_key_has_used() -> None:
         "models": None,
         "requests_per_minute": None,
         "tokens_per_minute": None,
-        "budget": 100.0,
+        "budget": 100.25,
         "budget_period": "day",
         "budget_spent": 2 * TOKENS,
-        "budget_left": 100.0 - 2 * TOKENS,
+        "budget_left": 100.25 - 2 * TOKENS,
     }
     assert (blue["requests"], blue["tokens"], blue["budget"]) == (1, TOKENS, None)
     assert (status, usage["by"], usage["truncated"]) == (200, ["key", "model"], False)
