@@ -235,13 +235,10 @@ class WebSocket:
 
     def send_now(self, texts: Iterable[bytes]) -> bool:
         """Send texts as messages if that is possible without waiting. See NOW."""
-        if self._phase is not _Phase.OPEN or self._left or self._writing.locked or not self._is_whole:
+        if self._phase is not _Phase.OPEN or not self._is_whole:
             return False
         frames = [frame for text in texts for frame in data_frames(DataMessage(TEXT, text))]
-        if not self._transport.write_now(b"".join([self._pongs, *frames])):
-            return False
-        self._pongs = b""
-        return True
+        return self._transport.write_now(b"".join(frames))
 
     async def _accept(self, message: Any) -> None:
         status, headers = self._handshake.accept(message.get("subprotocol"), message.get("headers", ()))
