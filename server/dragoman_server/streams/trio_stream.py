@@ -77,7 +77,7 @@ class TrioStream:
             raise ConnectionAbortedError("closed by the gateway") from None
         raise TimeoutError("nothing was received in time")
 
-    def send_now(self, data: bytes) -> bytes | memoryview | None:
+    def send_now(self, data: bytes | memoryview) -> bytes | memoryview | None:
         self._check_open()
         try:
             sent = self._socket.send(data)
@@ -86,8 +86,9 @@ class TrioStream:
         return None if sent == len(data) else memoryview(data)[sent:]
 
     async def send_all(self, data: bytes | memoryview, timeout: float | None) -> None:
-        self._check_open()
-        rest = memoryview(data)
+        rest = TrioStream.send_now(self, data)  # in most cases that is all, and needs no deadline
+        if rest is None:
+            return
         with _limits(timeout, "the peer did not read the data in time"):
             while rest:
                 try:
@@ -165,7 +166,7 @@ class _TrioTlsStream(TrioStream):
         while (data := await self.receive(timeout)) and take(data):
             pass
 
-    def send_now(self, data: bytes) -> bytes:
+    def send_now(self, data: bytes | memoryview) -> bytes | memoryview:
         return data
 
     async def send_all(self, data: bytes | memoryview, timeout: float | None) -> None:
