@@ -93,6 +93,7 @@ class RequestRecord(msgspec.Struct):
     cache_write_tokens: int | None = None
     cache_write_1h_tokens: int | None = None
     reasoning_tokens: int | None = None
+    units: dict[str, float] | None = None
     cost_usd: float | None = None
     estimated: bool | None = None
     losses: list[str] = []

@@ -15,7 +15,7 @@ and serving requests is more important than counting them.
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -311,13 +311,14 @@ class ClientLimits:
         upstream_model: str | None,
         usage: Usage,
         written_1h: int | None = None,
+        units: Mapping[str, float] | None = None,
     ) -> float | None:
         """Return the cost in US dollars, None for a model without a price.
 
-        model: as the client named it. written_1h: see accounts.usage.cost().
+        model: as the client named it. written_1h, units: see accounts.usage.cost().
         """
         price = self._prices.find(model, upstream, upstream_model)
-        return None if price is None else cost(price, usage, written_1h)
+        return None if price is None else cost(price, usage, written_1h, units)
 
     async def settle(
         self,

@@ -5,6 +5,7 @@ no figures, would pay nothing by them, so missing figures are estimated: the pro
 the bytes that were sent to the client.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dragoman import RemoteProtocolError, Usage, estimate_tokens
@@ -105,10 +106,13 @@ def estimate_input(plan: "Plan") -> int:
         return plan.context.prompt_tokens
 
 
-def cost(price: Price, usage: Usage, written_1h: int | None = None) -> float:
+def cost(
+    price: Price, usage: Usage, written_1h: int | None = None, units: Mapping[str, float] | None = None
+) -> float:
     """Return the cost in US dollars. Unknown figures of the usage cost nothing.
 
-    written_1h: the part of the tokens written to a cache that is kept for an hour.
+    written_1h: the part of the tokens written to a cache that is kept for an hour. units: what is billed besides
+    tokens, by the name of its price.
     """
     usage = usage.consistent()
     while price.longer is not None and (usage.input or 0) > price.longer.above_tokens:
@@ -121,4 +125,6 @@ def cost(price: Price, usage: Usage, written_1h: int | None = None) -> float:
     long = short if price.cache_write_1h is None else price.cache_write_1h
     for_hours = min(written_1h or 0, written)
     dollars += for_hours * long + (written - for_hours) * short
+    for name, count in (units or {}).items():
+        dollars += count * float(getattr(price, name))
     return dollars / _MILLION

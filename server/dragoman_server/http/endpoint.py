@@ -200,7 +200,12 @@ class BaseEndpoint(ABC):
             record.input_tokens, record.estimated = plan.context.prompt_tokens, True
             usage = usage_of(record, plan, meter)
         record.cost_usd = self.gateway.limits.cost(
-            record.model, record.upstream, record.upstream_model, usage, record.cache_write_1h_tokens
+            record.model,
+            record.upstream,
+            record.upstream_model,
+            usage,
+            record.cache_write_1h_tokens,
+            record.units,
         )
         return usage
 

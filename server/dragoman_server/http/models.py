@@ -21,6 +21,7 @@ from dragoman_server.http.request import Parameter, Query, invalid_parameter
 from dragoman_server.models.catalog import MODEL_BYTES, CatalogEntry
 from dragoman_server.platform.clock import utc_text
 from dragoman_server.proxying.client_request import ClientRequest
+from dragoman_server.relayed.table import endpoints_for
 from dragoman_server.settings.client_keys import may_use
 from dragoman_server.wire.replies import MODELS_PATH
 
@@ -148,6 +149,8 @@ class OpenAIModel(msgspec.Struct, kw_only=True):
     max_completion_tokens: int | UnsetType = UNSET
     max_output_tokens: int | UnsetType = UNSET
     shutdown_date: str | UnsetType = UNSET
+    # Of models that do not chat. The name is that of GitHub's and LiteLLM's lists.
+    supported_endpoints: tuple[str, ...] | UnsetType = UNSET
 
 
 class OpenAIModels(msgspec.Struct):
@@ -171,6 +174,7 @@ def openai_model(entry: CatalogEntry) -> OpenAIModel:
         max_completion_tokens=output,
         max_output_tokens=output,
         shutdown_date=UNSET if info.retires is None else _rfc3339(info.retires)[:10],
+        supported_endpoints=endpoints_for(info.id) or UNSET,
     )
 
 

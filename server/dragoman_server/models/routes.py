@@ -28,6 +28,7 @@ from dragoman_server.capabilities.providers import (
     providers_of_model,
 )
 from dragoman_server.models.info import ModelInfo
+from dragoman_server.relayed.table import TABLE
 from dragoman_server.settings import SIMULATOR, Settings, UpstreamSettings
 from dragoman_server.settings.patterns import WILDCARD, captures, matches, substitute, targets_of
 from dragoman_server.settings.problems import nearest, printable
@@ -40,17 +41,7 @@ SIMULATOR_DEFAULT_MODEL = f"{SIMULATOR}/echo"
 AGENT_MODELS = ("claude-*", "gpt-*", "codex-*")
 
 # Words in names of models that do not chat. Few lists have the purpose of a model.
-_NO_CHAT_WORDS = (
-    "embed",
-    "rerank",
-    "whisper",
-    "tts",
-    "transcribe",
-    "moderation",
-    "dall-e",
-    "image",
-    "realtime",
-)
+_NO_CHAT_WORDS = (*dict.fromkeys(word for row in TABLE for word in row.words), "realtime")
 
 # The models that each upstream lists, by the upstream's name and the model's id; without upstreams of unknown lists.
 ListedModels = Mapping[str, Mapping[str, ModelInfo]]
@@ -212,7 +203,8 @@ def _is_agent_default(upstream: UpstreamSettings, model: str) -> bool:
     """True if agents request the model by themselves and the upstream is not the model's vendor."""
     vendors = [provider.name for provider in providers_of_model(model)]
     requested_by_agents = any(matches(model, pattern) for pattern in AGENT_MODELS)
-    return requested_by_agents and provider_name(upstream.base_url) not in vendors
+    chats = any(filter_chat_models([model]))
+    return chats and requested_by_agents and provider_name(upstream.base_url) not in vendors
 
 
 def _model_at(upstream: UpstreamSettings, model: str, listed: Collection[str]) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from dragoman import ErrorKind, LossCode, Outcome, ResponseMachine, WireError
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.attempt import Attempt, AttemptFailure
 from dragoman_server.proxying.plan import Plan, log_losses
+from dragoman_server.relayed.body import RelayedBody
 
 # Ends the response of a client that has left. It is no failure of the upstream.
 CLIENT_LEFT = WireError(ErrorKind.TRUNCATED, "the client has left")
@@ -46,5 +47,7 @@ def _record_response(record: RequestRecord, machine: ResponseMachine, first_cont
     record.cache_write_1h_tokens, record.reasoning_tokens = usage.cache_write_1h, usage.reasoning
     if usage.input and usage.cached is not None:
         record.cached_share = round(min(usage.cached / usage.input, 1.0), 3)
+    if isinstance(machine, RelayedBody):
+        record.units = machine.units or None
     if any(loss.code is LossCode.ESTIMATED for loss in machine.losses):
         record.estimated = True

@@ -6,7 +6,7 @@ read before the model was found is sent first; where that is more than memory sh
 
 import tempfile
 from collections import deque
-from typing import IO, Protocol
+from typing import IO, ClassVar, Protocol
 
 import anyio
 import anyio.to_thread
@@ -20,6 +20,8 @@ from dragoman_server.upstream.errors import ContentFailed
 SMALL_BYTES = 512 * 1024
 # A body in which the model is looked for, and which has more, is in a file.
 HELD_BYTES = 2**20
+# In all files of a process.
+MAX_SPOOLED_BYTES = 2**30
 # The client is paused while more than this waits to be sent.
 _MAX_WAITING = 256 * 1024
 # Of a file at once.
@@ -43,7 +45,10 @@ class Upload:
     Attributes:
         begun: Some of it was sent, so that it cannot be sent again.
         size: The bytes that were read so far.
+        spooled: The bytes in the files of all.
     """
+
+    spooled: ClassVar[int] = 0
 
     def __init__(self, reader: BodyPieces) -> None:
         self.begun = False
@@ -67,13 +72,27 @@ class Upload:
     async def read(self) -> bytes:
         """Read more of it, and keep that until it is sent. Return it, b"" at the end. Raises what BodyReader does."""
         data = await self._receive()
-        if self._file is None and self.size > HELD_BYTES:
-            self._file = await anyio.to_thread.run_sync(tempfile.TemporaryFile)
-        if self._file is not None:
-            self._unread += await anyio.to_thread.run_sync(self._file.write, b"".join(self._pieces))
-            self._pieces.clear()
-            self._waiting = 0
+        if self.size > HELD_BYTES:
+            await self._spool(self._taken())
         return data
+
+    async def _spool(self, data: bytes) -> None:
+        """Write to the file. Raises RequestRefused if there is no room."""
+        self._waiting = 0
+        Upload.spooled += len(data)
+        self._unread += len(data)
+        try:
+            if Upload.spooled > MAX_SPOOLED_BYTES:
+                raise OSError
+            if self._file is None:
+                self._file = await anyio.to_thread.run_sync(tempfile.TemporaryFile)
+            await anyio.to_thread.run_sync(self._file.write, data)
+        except OSError:
+            raise RequestRefused(
+                "there is no room for more forms that have the model behind a file: put it first, name it in the "
+                "header dragoman-model, or try again later",
+                status=503,
+            ) from None
 
     async def read_if_small(self) -> bytes | None:
         """Return the whole body if it is small, else None."""
@@ -94,6 +113,8 @@ class Upload:
 
     async def aclose(self) -> None:
         """Remove the file."""
+        Upload.spooled -= self._unread
+        self._unread = 0
         if self._file is not None:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(self._file.close)
@@ -133,6 +154,7 @@ class Upload:
         if self._file is not None and self._unread:
             data: bytes = await anyio.to_thread.run_sync(self._file.read, min(self._unread, _READ_BYTES))
             self._unread -= len(data)
+            Upload.spooled -= len(data)
             return data
         while not self._pieces:
             if self._error is not None:

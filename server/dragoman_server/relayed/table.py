@@ -96,7 +96,7 @@ def _both(name: str) -> tuple[str, ...]:
 
 TABLE: tuple[RelayedPath, ...] = (
     RelayedPath(paths=("/v1/embeddings",), does="Embed texts", words=("embed",)),
-    RelayedPath(paths=("/v2/embed",), does="Embed texts (Cohere)", words=("embed",)),
+    RelayedPath(paths=("/v2/embed",), does="Embed texts (Cohere)"),
     RelayedPath(
         paths=("/v1/completions", "/v1/fim/completions"),
         does="Complete a text",
@@ -124,7 +124,7 @@ TABLE: tuple[RelayedPath, ...] = (
             ("detokenize", "Return the text of tokens"),
         )
     ),
-    RelayedPath(paths=("/v1/ocr",), does="Read the text in a document", words=("ocr",)),
+    RelayedPath(paths=("/v1/ocr",), does="Read the text in a document"),
     RelayedPath(
         paths=("/v1/images/generations",),
         does="Generate images",
@@ -316,3 +316,9 @@ def rule_for(rules: Mapping[str, tuple[str, ...]], path: str) -> tuple[str, ...]
 def is_served(path: str) -> bool:
     """True if something is relayed at a path, or it is below one."""
     return path in SERVED_PATHS or any(pattern.fullmatch(path) for pattern in _PATTERNS.values())
+
+
+def endpoints_for(model: str) -> tuple[str, ...]:
+    """Return the paths that a model is for, judged by its name; none for one that chats, or is not known."""
+    name = model.lower()
+    return tuple(dict.fromkeys(row.paths[0] for row in TABLE if any(word in name for word in row.words)))

@@ -32,6 +32,13 @@ class Price:
     cache_write_1h: Annotated[
         TokenPrice | None, "price of a million of those that are kept for an hour; unset: as cache_write"
     ] = None
+    seconds: Annotated[
+        TokenPrice,
+        "price of a million seconds of audio, where an upstream counts those: 100 is 0.006 a minute",
+    ] = 0.0
+    search_units: Annotated[
+        TokenPrice, "price of a million search units, which Cohere counts for reranking"
+    ] = 0.0
     above_tokens: Annotated[
         int,
         Meta(ge=0, le=10**9),

@@ -37,7 +37,9 @@ from dragoman_server.accounts.stores.base import (
 from dragoman_server.accounts.stores.memory import _EXPIRED_AT_ONCE, MemoryAccountStore
 from dragoman_server.accounts.stores.operations import (
     Add,
+    BindIds,
     Change,
+    FindAccount,
     ReadKeyTables,
     Release,
     Reserve,
@@ -45,7 +47,7 @@ from dragoman_server.accounts.stores.operations import (
     WriteKeyTable,
 )
 from dragoman_server.accounts.stores.resilient import ResilientStore
-from dragoman_server.accounts.stores.tables import CONVERSATION_S, LEASE_S
+from dragoman_server.accounts.stores.tables import CONVERSATION_S, ID_S, LEASE_S
 from dragoman_server.policy.error_actions import ErrorAction
 from dragoman_server.policy.health import Health
 
@@ -84,7 +86,7 @@ def operation(word: str, rest: list[str]) -> Operation[Any]:
     """Return the operation of a line of stores.txt."""
     options = dict(each.split("=") for each in rest if "=" in each)
     names = [each for each in rest if "=" not in each]
-    now = NOW + eval(options.get("at", "0"), {"LEASE": LEASE_S, "CONVERSATION": CONVERSATION_S})
+    now = NOW + eval(options.get("at", "0"), {"LEASE": LEASE_S, "CONVERSATION": CONVERSATION_S, "ID": ID_S})
     account = f"up/{names[0]}" if names else ""
     lease = options.get("lease", "l")
     match word:
@@ -120,6 +122,10 @@ def operation(word: str, rest: list[str]) -> Operation[Any]:
             )
         case "keys":
             return ReadKeyTables(options.get("known", ""))
+        case "bind":
+            return BindIds(names[1:], account, now)
+        case "find":
+            return FindAccount(names, now)
     raise ValueError(word)
 
 

@@ -13,9 +13,13 @@ from gateway.fakes import FakeClient, Script, call
 from gateway.scripted import ListingUpstreams, anthropic_list, openai_list
 from oracle import check_error, check_models
 
+from dragoman.jsontext import encode
 from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.app import Application, create_app
 from dragoman_server.gateway import Gateway
+from dragoman_server.http.models import openai_model
+from dragoman_server.models.catalog import CatalogEntry
+from dragoman_server.models.info import ModelInfo
 from dragoman_server.policy.error_actions import ErrorAction
 from dragoman_server.settings import AccountSettings, ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.client_keys import hash_client_key
@@ -145,6 +149,23 @@ async def test_a_model_in_the_form_of_openai() -> None:
     }
     for entry in found.values():
         openai.types.Model.model_validate(entry, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "paths"),
+    [
+        ("text-embedding-3-small", ["/v1/embeddings"]),
+        ("Qwen3-Reranker-8B", ["/v1/rerank"]),
+        ("gpt-4o-mini-tts", ["/v1/audio/speech"]),
+        ("whisper-1", ["/v1/audio/transcriptions", "/v1/audio/translations"]),
+        ("gpt-image-1", ["/v1/images/generations", "/v1/images/edits", "/v1/images/variations"]),
+        ("omni-moderation-latest", ["/v1/moderations"]),
+        ("gpt-5", None),
+    ],
+)
+def test_the_endpoints_of_models_that_do_not_chat(model: str, paths: list[str] | None) -> None:
+    entry = CatalogEntry("alias", "Alias", "up", ModelInfo(model))
+    assert json.loads(encode(openai_model(entry))).get("supported_endpoints") == paths
 
 
 async def test_a_model_in_the_form_of_anthropic() -> None:

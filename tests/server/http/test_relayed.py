@@ -16,6 +16,8 @@ from oracle import check_error
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.app import create_app
+from dragoman_server.proxying import upload
+from dragoman_server.proxying.upload import Upload
 from dragoman_server.settings import (
     AccountSettings,
     ClientKey,
@@ -348,6 +350,22 @@ async def test_an_answer_without_usage_is_estimated_by_its_request(record: Any) 
     assert (record()["input_tokens"], record()["output_tokens"], record()["estimated"]) == (1006, 0, True)
 
 
+@pytest.mark.parametrize(
+    ("path", "usage", "cost"),
+    [
+        ("/v1/embeddings", b'{"usage":{"prompt_tokens":500,"total_tokens":500}}', 0.0005),
+        ("/v1/images/generations", b'{"usage":{"input_tokens":0,"output_tokens":3}}', 0.003),
+        ("/v1/rerank", b'{"usage":{"type":"duration","seconds":60}}', 0.006),
+        ("/v2/rerank", b'{"meta":{"billed_units":{"search_units":2}}}', 0.004),
+    ],
+)
+async def test_what_it_costs(path: str, usage: bytes, cost: float, record: Any) -> None:
+    prices = (Price(model="up/*", input=1.0, output=1000.0, seconds=100.0, search_units=2000.0),)
+    async with gateway(Script([usage], headers=JSON_TYPE), prices=prices) as (app, _):
+        await call(app, path, {"model": "up/m"})
+    assert record()["cost_usd"] == pytest.approx(cost)
+
+
 # Forms, and bodies that are sent while they arrive.
 
 FORM = "multipart/form-data; boundary=b"
@@ -456,6 +474,18 @@ async def test_a_client_that_leaves_while_it_sends_ends_the_call(first: bool, re
         assert client.messages == []
         assert [each.closed_at is not None for each in fake.sent] == [True] * first
     assert record()["outcome"] == "client_left"
+
+
+@pytest.mark.parametrize(("limit", "status"), [(2 * len(FILE), 503), (4 * len(FILE), 200)])
+async def test_files_of_forms_have_a_limit_together(
+    limit: int, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upload, "MAX_SPOOLED_BYTES", limit)
+    late = FakeClient(pieces(form(b"emb", first=False, file=FILE * 3)))
+    async with gateway() as (app, _):
+        assert (await send(app, "/v1/images/edits", late, content_type=FORM)).status == status
+        assert ("no room" in late.body.decode()) is (status == 503)
+        assert Upload.spooled == 0
 
 
 # By id.
