@@ -20,6 +20,8 @@ from dragoman_server.wire.headers import BROWSER_HEADERS, request_id_headers
 from dragoman_server.wire.replies import Reply, error_reply, protocol_for_path, send_reply, suggest_base_url
 
 _UPGRADE_REQUIRED = 426
+# Paths in a message.
+_MAX_NAMES = 20
 
 INTERNAL_ERROR = WireError(ErrorKind.SERVER, "internal error of the gateway; see its log", status=500)
 
@@ -55,7 +57,9 @@ class FallbackErrors:
         if suggestion is None:
             names = endpoint_names(request.app.routes)
             begin = f" /{path[1:].partition('/')[0]}/"
-            return f"this gateway serves {', '.join([name for name in names if begin in name] or names)}"
+            names = [name for name in names if begin in name] or names
+            more = ", ...; GET / lists all" if len(names) > _MAX_NAMES else ""
+            return f"this gateway serves {', '.join(names[:_MAX_NAMES])}{more}"
         base, added = suggestion
         url = request.base_url  # from the Host header, so it is the address that the client uses
         root = f"{url.scheme}://{url.netloc}{request.scope.get('root_path', '')}"

@@ -202,8 +202,10 @@ class RequestHandler:
     async def _read_upstream(self) -> None:
         try:
             while self._winner is None and (attempt := await self._attempts.next()) is not None:
-                hedge_s = attempt.plan.destination.settings.hedge_s
-                if hedge_s > 0 and attempt.plan.is_repeatable:
+                # Without a name for the plan, which is let go of before its response ends.
+                repeatable = attempt.plan.is_repeatable
+                hedge_s = attempt.plan.destination.settings.hedge_s if repeatable else 0.0
+                if hedge_s > 0:
                     await self._hedged(attempt, hedge_s)
                 else:
                     await self._attempt(attempt)
