@@ -249,7 +249,7 @@ async def test_the_limits_of_bodies_hold_for_what_is_signed() -> None:
 @pytest.mark.anyio
 async def test_a_client_that_leaves_before_its_request_is_complete_gets_nothing() -> None:
     client = FakeClient(BODY, leaves_after=0)
-    client._body = None
+    client._body.clear()
     app = create_app(
         Settings(
             server=ServerSettings(secret=Secret("a-secret-of-some-length-0123456789")),

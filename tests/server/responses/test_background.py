@@ -526,7 +526,7 @@ async def test_what_is_no_longer_kept_is_an_error(
     async with with_store(store) as up, anyio.create_task_group() as tasks:
         slow = FakeClient(pace=20)
         body = json.dumps(request("chat")).encode()
-        slow._body = body
+        slow._body = [body]
         tasks.start_soon(lambda: up.call(PATH, client=slow))
         await anyio.sleep(5)
         response = next(iter(store._responses.values()))
