@@ -172,7 +172,7 @@ def _beta(beta: str, door: str) -> str:
 def _endpoints() -> str:
     rows: dict[tuple[str, ...], str] = {}
     for row in TABLE:
-        names = " or ".join(dict.fromkeys(PROTOCOL_VENDORS[name] for name in row.protocols))
+        names = " or ".join([f"{_VENDORS[name]}'s" for name in row.vendors])
         size = f"{row.max_bytes // 2**20} MiB" if row.max_bytes else "`max_body_bytes`"
         takes = "form or JSON" if row.requests == (FORM, JSON) else "form" if FORM in row.requests else "JSON"
         bodies = (takes, size) if "POST" in row.methods else ("", "")
@@ -183,12 +183,7 @@ def _endpoints() -> str:
     return _table(("path", "what", "the model is in", "body", "at most", "upstreams of"), *lines)
 
 
-# Whose protocol it is.
-PROTOCOL_VENDORS = {
-    "openai_chat": "OpenAI's",
-    "openai_responses": "OpenAI's",
-    "anthropic_messages": "Anthropic's",
-}
+_VENDORS = {"openai": "OpenAI", "anthropic": "Anthropic"}
 
 
 def _hosts() -> str:

@@ -10,7 +10,7 @@ import time
 from starlette.routing import BaseRoute
 
 from dragoman import RemoteProtocolError, RequestHead, RequestRefused, peek
-from dragoman.codec import Endpoint
+from dragoman.codec import Endpoint, ProtocolSpec
 from dragoman.jsontext import JSONObject
 from dragoman_server.accounts.stores.operations import BindIds, FindAccount
 from dragoman_server.accounts.usage import NoMeter
@@ -85,7 +85,7 @@ class RelayingEndpoint(BaseEndpoint):
     endpoint: Endpoint
 
     def __init__(self, gateway: Gateway, row: RelayedPath, path: str) -> None:
-        super().__init__(gateway, gateway.protocols[row.protocols[0]], Endpoint(path, streams="always"))
+        super().__init__(gateway, _protocol_of(gateway, row), Endpoint(path, streams="always"))
         self._row = row
 
     async def serve(self, request: ClientRequest) -> None:
@@ -192,7 +192,12 @@ class RelayingEndpoint(BaseEndpoint):
             return [*found]
         if row.needs_model:
             raise RemoteProtocolError("model is required", path="/model", code="missing_required_parameter")
-        able = [each.name for each in settings.upstreams if {*each.protocols} & {*row.protocols}]
+        specs = self.gateway.upstreams
+        able = [
+            each.name
+            for each in settings.upstreams
+            if any(row.may_be_at(specs[name]) for name in each.protocols)
+        ]
         if len(able) == 1 and row.model is not ModelPlace.NONE:
             return able  # the vendor has a default model, or the id is that vendor's
         rule = f"{json.dumps(self.endpoint.path.partition('/{')[0])} = {json.dumps(next(iter(able), 'UPSTREAM'))}"
@@ -212,6 +217,13 @@ class RelayingEndpoint(BaseEndpoint):
                 gateway.limits.check_upstream(
                     request.key, upstream, costs=costs, listed=gateway.catalog.listed
                 )
+
+
+def _protocol_of(gateway: Gateway, row: RelayedPath) -> ProtocolSpec:
+    """Return the protocol in whose form the clients of a path get errors."""
+    specs = gateway.upstreams.values()
+    first = next(iter(gateway.protocols.values()))
+    return next((each for each in specs if each.model_list_form == row.vendors[0]), first)
 
 
 async def _model_in_form(request: ClientRequest, upload: Upload, boundary: bytes) -> str:

@@ -203,8 +203,9 @@ def _is_agent_default(upstream: UpstreamSettings, model: str) -> bool:
     """True if agents request the model by themselves and the upstream is not the model's vendor."""
     vendors = [provider.name for provider in providers_of_model(model)]
     requested_by_agents = any(matches(model, pattern) for pattern in AGENT_MODELS)
-    chats = any(filter_chat_models([model]))
-    return chats and requested_by_agents and provider_name(upstream.base_url) not in vendors
+    if not requested_by_agents or not any(filter_chat_models([model])):
+        return False
+    return provider_name(upstream.base_url) not in vendors
 
 
 def _model_at(upstream: UpstreamSettings, model: str, listed: Collection[str]) -> tuple[str, str]:

@@ -6,6 +6,7 @@ several requests; and a client that leaves ends all of it.
 
     client_request   the client's side: what it sent, and the channel of its response
     plan             everything that will be sent, before anything is; no I/O
+    relayed_plan     the same for the endpoints of `relayed.table`
     destinations     where the requests for a model go
     betas            which betas an upstream gets
     affinity         the key of a conversation
@@ -18,5 +19,6 @@ several requests; and a client that leaves ends all of it.
     tool_grammar     checks of a model's input for free-text tools
     outbox           the bytes of a stream on their way to the client
     upstream_errors  which text of an upstream's failure the client gets
+    upload           a body on its way to the upstream while it arrives
     records          puts what became of a request into its record
 """

@@ -242,6 +242,7 @@ class Planner:
         reasoning_lookup, check_input: As for the core's translators.
         change: See PlanChange.
         refused_members: Members that upstreams have refused before, and that are left out.
+        chain: Where it may go, the best first; empty for where its model leads.
     """
 
     settings: Settings
@@ -263,6 +264,7 @@ class Planner:
     check_input: CheckInput | None = None
     change: PlanChange | None = None
     refused_members: RefusedMembers = field(default_factory=RefusedMembers)
+    chain: tuple[Destination, ...] = ()
 
     # A conversation stays with its account at one of the upstreams.
     _sticky: bool = field(default=False, init=False)
@@ -282,7 +284,9 @@ class Planner:
         Raises RemoteProtocolError for a faulty request; RequestRefused for what the upstream cannot do
         (400), what its key may not change (403), and a model that no upstream serves (404).
         """
-        chain = self.destinations()
+        chain = self.chain or find_destinations(
+            self.settings, self.client, self._head.model, self.upstreams, self.listed
+        )
         self._sticky = any(len(to.accounts) > 1 and to.settings.sticky for to in chain)
         if DECISIONS.isEnabledFor(logging.DEBUG):
             first, *others = chain
@@ -296,10 +300,6 @@ class Planner:
                 refusals.append(error)
                 log_decision(self.id, "plan: %s cannot take it: %s", destination.target, error)
         raise refusals[0]
-
-    def destinations(self) -> tuple[Destination, ...]:
-        """Return where the request may go, the best first. Raises RemoteProtocolError and RequestRefused."""
-        return find_destinations(self.settings, self.client, self._head.model, self.upstreams, self.listed)
 
     async def plan_off_loop(self, destination: Destination, *, signed_reasoning: bool = True) -> Plan:
         """Return what plan() does, which a large request makes in a thread."""

@@ -26,6 +26,9 @@ def record_end(
     record.losses = [f"{loss.code.value} {loss.path}" for loss in plan.losses]
     if machine is not None:
         _record_response(record, machine, first_content_s)
+        # In this order, because the check of a class is slow.
+        if plan.takes_any_bytes and isinstance(machine, RelayedBody):
+            record.units = machine.units or None
         if machine.error is not None and machine.error is not CLIENT_LEFT and record.error is None:
             record.error, record.error_kind = machine.error.message, machine.error.kind.value
         if record.outcome == "client_left" and machine.outcome is Outcome.COMPLETED:
@@ -47,7 +50,5 @@ def _record_response(record: RequestRecord, machine: ResponseMachine, first_cont
     record.cache_write_1h_tokens, record.reasoning_tokens = usage.cache_write_1h, usage.reasoning
     if usage.input and usage.cached is not None:
         record.cached_share = round(min(usage.cached / usage.input, 1.0), 3)
-    if isinstance(machine, RelayedBody):
-        record.units = machine.units or None
     if any(loss.code is LossCode.ESTIMATED for loss in machine.losses):
         record.estimated = True

@@ -5,7 +5,6 @@ Nothing else of it changes.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import ClassVar
 
 import msgspec
@@ -103,16 +102,15 @@ class RelayedPlanner(Planner):
     upload: Upload | None = None
     _renamed: dict[str, str] = field(default_factory=dict, init=False)
 
-    @cached_property
-    def _chain(self) -> tuple[Destination, ...]:
-        if self.models:
-            return self._by_models()
+    def first(self) -> Plan:
+        self.chain = self._by_models() if self.models else self._by_names()
+        return Planner.first(self)
+
+    def _by_names(self) -> tuple[Destination, ...]:
+        """Return the upstream of the account, or the one that `[endpoints]` has. Raises RequestRefused."""
         names = [self.account.partition("/")[0]] if self.account else self.rule
         found = [self._usable(self._without_model(name)) for name in names]
         return tuple([to for to in found if to is not None][:1]) or self._refuse(names[0])
-
-    def destinations(self) -> tuple[Destination, ...]:
-        return self._chain
 
     def _by_models(self) -> tuple[Destination, ...]:
         """Return where the models lead, to one upstream. Raises RemoteProtocolError and RequestRefused."""
@@ -147,13 +145,15 @@ class RelayedPlanner(Planner):
 
     def _usable(self, to: Destination) -> Destination | None:
         """Return the destination with the protocol that has the path there, None if there is none."""
-        spoken = next((name for name in self.row.protocols if name in to.settings.protocols), None)
-        if spoken is None or to.settings.name == SIMULATOR:
+        specs = [self.upstreams[name] for name in to.settings.protocols]
+        able = [spec for spec in specs if self.row.may_be_at(spec)]
+        if not able or to.settings.name == SIMULATOR:
             return None
-        return msgspec.structs.replace(to, upstream=self.upstreams[spoken])
+        return msgspec.structs.replace(to, upstream=self.client if self.client in able else able[0])
 
     def _refuse(self, upstream: str) -> tuple[Destination, ...]:
-        spoken = f"speaks no protocol that has {self.path}: it needs {' or '.join(self.row.protocols)}"
+        able = [name for name, spec in self.upstreams.items() if self.row.may_be_at(spec)]
+        spoken = f"speaks no protocol that has {self.path}: it needs {' or '.join(able)}"
         lacks = f"has no {self.path}" if upstream == SIMULATOR else spoken
         raise RequestRefused(
             f'the upstream "{upstream}" {lacks}', status=404, path="/model", code="model_not_found"

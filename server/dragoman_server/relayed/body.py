@@ -17,10 +17,10 @@ from dragoman_server.relayed.table import JSON, SSE
 # Bytes at the end of a body in which its usage is looked for.
 TAIL_BYTES = 4096
 
-# OpenAI and most others; Cohere, Gemini.
+# OpenAI and most others; Cohere; Google.
 _USAGE = re.compile(r'"(?:usage|billed_units|usageMetadata)"\s*:\s*(?={)')
 
-# The neutral names of the counts that there are: OpenAI, Cohere, Gemini; Voyage and Jina have a total only.
+# The neutral names of the counts that there are: OpenAI, Cohere, Google; Voyage and Jina have a total only.
 _INPUT = ("prompt_tokens", "input_tokens", "promptTokenCount", "total_tokens")
 _OUTPUT = ("completion_tokens", "output_tokens", "candidatesTokenCount")
 # What is billed besides tokens: transcriptions, reranking.

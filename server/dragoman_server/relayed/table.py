@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from dragoman.codec import ProtocolSpec
+
 JSON = "application/json"
 FORM = "multipart/form-data"
 SSE = "text/event-stream"
@@ -17,10 +19,9 @@ JSONL = "application/x-jsonl"
 # Bytes of any type.
 ANY = "application/octet-stream"
 
-# The protocols that upstreams with these paths speak.
-OPENAI = ("openai_chat", "openai_responses")
-ANTHROPIC = ("anthropic_messages",)
-GEMINI = ("gemini",)
+# Vendors, as ProtocolSpec.model_list_form names them.
+OPENAI = ("openai",)
+ANTHROPIC = ("anthropic",)
 
 _MIB = 2**20
 # What a form has around its files.
@@ -57,7 +58,7 @@ class RelayedPath:
     Attributes:
         paths: Under which it is served. `{id}` stands for one segment, BELOW at the end for all that follow.
         does: What it does, for people.
-        protocols: Those of the upstreams that may have it; the first one's clients send it.
+        vendors: Whose vendors the upstreams speak that may have it; the clients of the first one send it.
         needs_model: A request without a model is an error, unless `[endpoints]` has its path.
         cost: Where it is said. A client key with a budget may send nothing whose cost is not known from the answer.
         requests, answers: Media types of bodies.
@@ -72,7 +73,7 @@ class RelayedPath:
     paths: tuple[str, ...]
     does: str
     methods: tuple[str, ...] = ("POST",)
-    protocols: tuple[str, ...] = OPENAI
+    vendors: tuple[str, ...] = OPENAI
     model: ModelPlace = ModelPlace.BODY
     needs_model: bool = True
     cost: Cost = Cost.ANSWER
@@ -84,6 +85,10 @@ class RelayedPath:
     has_ids: bool = False
     ends: tuple[bytes, ...] = ()
     words: tuple[str, ...] = ()
+
+    def may_be_at(self, spec: ProtocolSpec) -> bool:
+        """True if upstreams that speak a protocol may have it."""
+        return spec.model_list_form in self.vendors
 
 
 _RELATIVE = ("/v1/{}", "/{}")
@@ -189,7 +194,7 @@ def _by_id(
     does: str,
     *paths: str,
     methods: tuple[str, ...] = _READS,
-    protocols: tuple[str, ...] = OPENAI,
+    vendors: tuple[str, ...] = OPENAI,
     model: ModelPlace = ModelPlace.NONE,
     cost: Cost = Cost.NONE,
     **more: Any,
@@ -197,29 +202,25 @@ def _by_id(
     """Return the row of paths whose requests name no model, and whose ids belong to one account."""
     more = {"needs_model": False, "has_ids": True, **more}
     return RelayedPath(
-        paths=paths, does=does, methods=methods, protocols=protocols, model=model, cost=cost, **more
+        paths=paths, does=does, methods=methods, vendors=vendors, model=model, cost=cost, **more
     )
 
 
 TABLE += (
     *(
         row
-        for protocols in (OPENAI, ANTHROPIC)
+        for vendors in (OPENAI, ANTHROPIC)
         for row in (
             _by_id(
                 "List files, or upload one",
                 "/v1/files",
                 methods=("GET", "POST"),
-                protocols=protocols,
+                vendors=vendors,
                 requests=(FORM,),
                 max_bytes=512 * _MIB + _FIELDS,
             ),
-            _by_id(
-                "Return or delete a file", "/v1/files/{id}", methods=("GET", "DELETE"), protocols=protocols
-            ),
-            _by_id(
-                "Return the content of a file", "/v1/files/{id}/content", protocols=protocols, answers=(ANY,)
-            ),
+            _by_id("Return or delete a file", "/v1/files/{id}", methods=("GET", "DELETE"), vendors=vendors),
+            _by_id("Return the content of a file", "/v1/files/{id}/content", vendors=vendors, answers=(ANY,)),
         )
     ),
     _by_id("Upload a file in parts", "/v1/uploads", methods=("POST",)),
@@ -244,7 +245,7 @@ TABLE += (
         "Make a batch of requests",
         "/v1/messages/batches",
         methods=("POST",),
-        protocols=ANTHROPIC,
+        vendors=ANTHROPIC,
         model=ModelPlace.REQUESTS,
         cost=Cost.LATER,
     ),
@@ -253,7 +254,7 @@ TABLE += (
             does,
             f"/v1/messages/batches{path}",
             methods=methods,
-            protocols=ANTHROPIC,
+            vendors=ANTHROPIC,
             model=ModelPlace.ID,
             answers=(answer,),
         )
@@ -270,11 +271,11 @@ TABLE += (
             does,
             f"/v1/{name}{BELOW}",
             methods=_ALL,
-            protocols=protocols,
+            vendors=vendors,
             cost=Cost.LATER,
             max_bytes=512 * _MIB,
         )
-        for name, does, protocols in (
+        for name, does, vendors in (
             ("videos", "Make videos", OPENAI),
             ("containers", "Keep containers", OPENAI),
             ("vector_stores", "Keep and search vector stores", OPENAI),

@@ -242,13 +242,13 @@ async def test_admin_shows_no_cause_with_a_secret() -> None:
 async def test_a_bug_inside_a_request_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The traceback has no values of variables, and the text of its exception goes through the mask of the log."""
     from dragoman_server.log import JSONFormatter, TextFormatter
-    from dragoman_server.proxying import plan
+    from dragoman_server.proxying import attempt
 
-    def fail(*args: object) -> None:
+    def fail(*args: object, **more: object) -> None:
         held = all_values()
         raise RuntimeError(f"a bug that tells {held[3]}")
 
-    monkeypatch.setattr(plan, "invalid_response_error", fail)
+    monkeypatch.setattr(attempt.upstream_errors, "invalid_response_error", fail)
     app = gateway("openai_chat", whole({}))
     logger, out = logging.getLogger("dragoman"), io.StringIO()
     for formatter in (JSONFormatter, TextFormatter):
