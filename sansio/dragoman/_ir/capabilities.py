@@ -50,6 +50,9 @@ class Capabilities(msgspec.Struct, frozen=True):
     structured_output: Annotated[
         Literal["schema", "object", "none"], "accepted structured output; the rest is requested in other ways"
     ] = "schema"
+    schema_references: Annotated[
+        bool, "accepts $ref in schemas; else definitions are sent in the place of references"
+    ] = True
     hosted_tools: Annotated[frozenset[HostedUse], "tools that the upstream runs itself"] = frozenset()
     custom_tools: Annotated[
         bool | None, "accepts free-text tools; else they are sent as functions; unset: in Responses only"

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from dragoman._ir.events import ToolKind
+from dragoman._ir.losses import Ledger
 from dragoman._ir.native import changed, unknown_members
 from dragoman._ir.request import Part, Request, ToolCall, ToolResult, map_parts
 from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, McpServer, Tool, ToolChoice, ToolRef
@@ -21,6 +22,7 @@ from dragoman._transforms.freeform import custom_tool_as_function, wrap_input
 from dragoman._transforms.pass_context import PassContext
 from dragoman._transforms.tool_names_and_ids import fit_call_id, fit_name, hashed_name
 from dragoman._wire.exceptions import RequestRefused, dotted_path
+from dragoman._wire.json_schema import inline_references
 
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 
@@ -35,6 +37,8 @@ def fit_tools(request: Request, context: PassContext) -> Request:
         return request
     _refuse_without_its_tool(request, context)
     request = _offer_allowed(request, context)
+    if not context.capabilities.schema_references:
+        request = _without_references(request, context.ledger)
     fitter = _ToolFitter(context)
     tools = tuple([fitter.tool(tool) for tool in request.tools])
     changes: dict[type[Part], Callable[[Any], Part]] = {ToolCall: fitter.call, ToolResult: fitter.result}
@@ -122,6 +126,20 @@ def _offer_allowed(request: Request, context: PassContext) -> Request:
         ledger.dropped(choice.path, "an allowed tool is not among those declared")
     choice = ToolChoice("required" if choice.required else "auto", path=choice.path)
     return msgspec.structs.replace(request, tools=tuple(kept), tool_choice=choice)
+
+
+def _without_references(request: Request, ledger: Ledger) -> Request:
+    """Return the request with definitions in the place of references, in the schemas of its tools and its format."""
+    tools, form = list(request.tools), request.response_format
+    for index, tool in enumerate(tools):
+        if type(tool) is FunctionTool:
+            found = inline_references(tool.parameters, f"{tool.path}/parameters", ledger.altered)
+            if found is not tool.parameters:
+                tools[index] = changed(tool, parameters=found)
+    if form is not None:
+        found = inline_references(form.schema, f"{form.path}/schema", ledger.altered)
+        form = form if found is form.schema else msgspec.structs.replace(form, schema=found)
+    return msgspec.structs.replace(request, tools=tuple(tools), response_format=form)
 
 
 class _ToolFitter:

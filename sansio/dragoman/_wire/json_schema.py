@@ -12,7 +12,8 @@ import operator
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from dragoman._wire.json import JSON, JSONObject
+from dragoman._wire.exceptions import child
+from dragoman._wire.json import JSON, JSONObject, encode
 
 # A step is less than a microsecond. A schema of a response's size takes some thousands.
 MAX_STEPS = 100_000
@@ -47,6 +48,43 @@ def referenced(root: JSON, reference: str) -> JSON:
     for step in reference[2:].split("/"):
         found = found.get(step.replace("~1", "/").replace("~0", "~")) if type(found) is dict else None
     return found if reference.startswith("#/") and "%" not in reference else None
+
+
+# Definitions take so many times the space of the whole schema, where they are in the place of their references.
+_GROWTH = 4
+
+
+def inline_references(schema: JSON, path: str, altered: Callable[[str, str], None]) -> JSON:
+    """Return the schema at a path with definitions in the place of references, for servers that follow none.
+
+    altered: is called with place and text for each reference that is replaced by any object.
+    """
+    text = encode(schema)
+    if type(schema) is not dict or b'"$ref"' not in text:
+        return schema
+    around: set[str] = set()
+    left = len(text) * _GROWTH
+
+    def walk(part: JSON, at: str) -> JSON:
+        nonlocal left
+        if type(part) is list:
+            return [walk(each, f"{at}/{index}") for index, each in enumerate(part)]
+        if type(part) is not dict:
+            return part
+        reference = part.get("$ref")
+        if type(reference) is not str:
+            return {key: walk(value, child(at, key)) for key, value in part.items()}
+        found = referenced(schema, reference) if left >= 0 else None
+        left -= len(encode(found))
+        if type(found) is not dict or reference in around or left < 0:
+            altered(at, f"without what {reference} refers to, which is recursive or unknown")
+            return {"type": "object"}
+        around.add(reference)
+        whole = walk({**found, **{key: value for key, value in part.items() if key != "$ref"}}, at)
+        around.discard(reference)
+        return whole
+
+    return walk({key: value for key, value in schema.items() if key not in ("$defs", "definitions")}, path)
 
 
 class _SchemaWalk:

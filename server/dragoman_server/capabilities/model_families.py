@@ -254,9 +254,11 @@ MODEL_FAMILIES = (
         ("devstral-*", {"turn_order": "alternate"}),
     ),
     *_rows(
-        "pydantic-ai#6593",
+        "pydantic-ai#6593, #10987",
         # max_completion_tokens is a 422, by the names that Azure suggests for deployments.
         ("*[sx]tral-*", {"max_tokens_field": "max_tokens"}),
+        # $ref and $defs in schemas are refused.
+        ("grok-*", {"schema_references": False, "relay": "rewrite"}),
         date="2026-11-23",
         providers=("azure",),
         protocol=CHAT,

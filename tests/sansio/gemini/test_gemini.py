@@ -17,6 +17,7 @@ from dragoman._ir.assembly import Fold
 from dragoman._ir.events import Annotation, Signature, StopReason
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.wrapped_signatures import Signer
+from dragoman._wire import json_schema as _json_schema
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.json import decode, encode
 from dragoman.codec import Capabilities, Endpoint
@@ -186,10 +187,10 @@ def test_clients_of_both_hosts_name_the_model(named: str, model: str) -> None:
 
 def test_definitions_are_not_measured_when_no_space_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = []
-    monkeypatch.setattr(schemas, "encode", lambda value: measured.append(value) or encode(value))
+    monkeypatch.setattr(_json_schema, "encode", lambda value: measured.append(value) or encode(value))
     references = {"anyOf": [{"$ref": "#/$defs/a"}] * 99, "$defs": {"a": {"description": "x" * 999}}}
     schemas.openapi_schema(references, "", Ledger())
-    assert len(measured) < 20
+    assert sum(value is not None for value in measured) < 20
 
 
 # Streams as the elements of one array, and their failures.

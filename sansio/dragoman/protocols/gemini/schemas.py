@@ -12,8 +12,8 @@ from collections.abc import Callable
 import msgspec
 
 from dragoman._ir.losses import Ledger, child
-from dragoman._wire.json import JSON, JSONObject, encode, encode_text, objects_in, read_number
-from dragoman._wire.json_schema import referenced
+from dragoman._wire.json import JSON, JSONObject, encode_text, objects_in, read_number
+from dragoman._wire.json_schema import inline_references
 from dragoman.protocols.gemini.shapes import by_snake_case
 
 # Receives each change of a schema: its place in it and a sentence.
@@ -95,36 +95,21 @@ _FORMATS = frozenset(("float", "double", "int32", "int64", "enum", "date-time"))
 # Keywords that no model needs.
 _SILENT = frozenset(("$schema", "$id", "$defs", "definitions", "$comment", "examples"))
 _CLOSED = ("additionalProperties", bool)
-# Definitions take so many times the space of the whole schema, where they are in the place of their references.
-_GROWTH = 4
 
 
 def openapi_schema(schema: JSON, path: str, ledger: Ledger) -> JSONObject:
     """Return the JSON Schema at a path in the vendor's dialect."""
-    return _OpenApi(ledger, schema, len(encode(schema)) * _GROWTH).convert(schema, path)
+    return _OpenApi(ledger).convert(inline_references(schema, path, ledger.altered), path)
 
 
 class _OpenApi(msgspec.Struct):
-    """Converts one schema. left: bytes of definitions that may still take the place of references."""
+    """Converts one schema, without references."""
 
     ledger: Ledger
-    root: JSON
-    left: int
-    _open: set[str] = set()  # the references around
 
     def convert(self, schema: JSON, path: str) -> JSONObject:
         if type(schema) is not dict:
             return {}
-        ref = schema.get("$ref")
-        if type(ref) is str:
-            target = self._target(ref)
-            if target is None or ref in self._open:
-                self.ledger.altered(path, f"without what {ref} refers to, which is recursive or unknown")
-                return {"type": "OBJECT"}
-            self._open.add(ref)
-            found = self.convert({**target, **_without("$ref", schema)}, path)
-            self._open.discard(ref)
-            return found
         whole = schema.get("allOf")
         if type(whole) is list and len(whole) == 1 and type(whole[0]) is dict:
             return self.convert({**whole[0], **_without("allOf", schema)}, path)
@@ -159,14 +144,6 @@ class _OpenApi(msgspec.Struct):
             known = out.get("description")
             out["description"] = f"{known}\n{text}" if known else text
         return out
-
-    def _target(self, ref: str) -> JSONObject | None:
-        """Return the definition that a reference names, None for others, and if there is no space left."""
-        found = referenced(self.root, ref)
-        if type(found) is not dict or self.left < 0:
-            return None
-        self.left -= len(encode(found))
-        return found if self.left >= 0 else None
 
 
 def _without(name: str, schema: JSONObject) -> JSONObject:
