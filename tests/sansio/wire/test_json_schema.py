@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman._wire.json_schema import SchemaUndecided, find_broken_keyword
+from dragoman._wire.json_schema import SchemaUndecided, find_broken_keyword, inline_references
 
 OPEN = "open"
 TREE = {
@@ -177,3 +177,43 @@ def test_bounds(subtests: pytest.Subtests) -> None:
             else:
                 with pytest.raises(SchemaUndecided, match=why):
                     find_broken_keyword(schema, value)
+
+
+# Schemas without references.
+
+REF_A: Any = {"$ref": "#/$defs/a"}
+A: Any = {"type": "string"}
+INLINED: list[tuple[Any, Any, list[str]]] = [
+    ({"anyOf": [REF_A, REF_A], "$defs": {"a": A}}, {"anyOf": [A, A]}, []),
+    ({"not": {**REF_A, "title": "A"}, "$defs": {"a": A}}, {"not": {**A, "title": "A"}}, []),
+    # A property may be called so.
+    ({"properties": {"$ref": REF_A, "$defs": A}, "$defs": {"a": A}}, {"properties": {"$ref": A, "$defs": A}}, []),
+    (
+        {"items": REF_A, "$defs": {"a": {"items": REF_A}}},
+        {"items": {"items": {"type": "object"}}},
+        ["/x/items/items"],
+    ),
+    ({"items": {"$ref": "https://a"}}, {"items": {"type": "object"}}, ["/x/items"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "expected", "places"), INLINED)
+def test_definitions_in_the_place_of_references(schema: Any, expected: Any, places: list[str]) -> None:
+    altered: list[str] = []
+    assert inline_references(schema, "/x", lambda place, _: altered.append(place)) == expected
+    assert altered == places
+
+
+def test_definitions_have_a_limit_together() -> None:
+    """Four times the schema: the next one that is larger than what is left is replaced."""
+    long = {"description": "x" * 1000}
+    schema: Any = {"anyOf": [REF_A] * 9, "$defs": {"a": long}}
+    altered: list[str] = []
+    found: Any = inline_references(schema, "", lambda place, _: altered.append(place))
+    assert [found["anyOf"].count(each) for each in (long, {"type": "object"})] == [4, 5]
+    assert altered == [f"/anyOf/{index}" for index in range(4, 9)]
+
+
+def test_a_schema_without_references_stays_what_it_is() -> None:
+    for schema in (TREE["properties"]["value"], A, None, True):  # type: ignore[index]
+        assert inline_references(schema, "", lambda place, text: None) is schema
