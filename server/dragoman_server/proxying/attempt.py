@@ -273,10 +273,10 @@ class Attempt:
         data = await response.receive()
         settings, any_bytes = self.plan.destination.settings, self.plan.takes_any_bytes
         error = upstream_errors.invalid_response_error(settings, response.headers, data, any_bytes=any_bytes)
-        if error is None:
-            return data
-        self._record_head(response)
-        return self._failure(error)
+        if error is not None:
+            self._record_head(response)
+            return self._failure(error)
+        return data
 
     async def _read_response(self, response: UpstreamResponseLike, data: bytes) -> AttemptFailure | None:
         streams = is_stream(response.headers, data)
