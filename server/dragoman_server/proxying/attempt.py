@@ -450,9 +450,8 @@ class Attempt:
             retry_after_s=retry_after(self.raw_headers, self._now),
         )
         failure = self._failure(error, body)
-        if failure.reported is not failure.error:
-            return failure
-        return replace(failure, status=status, body=translated)
+        is_changed = failure.reported is not failure.error
+        return failure if is_changed else replace(failure, status=status, body=translated)
 
     def _failure(self, error: dragoman.WireError, body: bytes = b"") -> AttemptFailure:
         """Return the failure for an error. body: of an error response."""

@@ -7,7 +7,6 @@ The gateway stores them itself, so upstreams of every protocol can continue them
     stores        where responses and the logs of their events are: in memory, a SQLite file, a Valkey server
     recent        the newest responses of one WebSocket, which it can continue without a store
     background    makes a response while its client may be gone, with a log of its events
-    event_writer  makes the events of that log; no I/O
     followers     sends the events of a log to clients
     reasoning     keeps reasoning for Chat clients, which do not send it back
 """
