@@ -91,6 +91,28 @@ async def test_a_message_without_members_is_the_end() -> None:
     assert await read_body(receive, "", "", LIMIT, SILENCE_S) == b""
 
 
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ({"type": "http.request", "body": bytes(LIMIT), "more_body": False}, (LIMIT, 0)),
+        ({"type": "http.request", "body": bytes(LIMIT + 1), "more_body": False}, RequestRefused),
+        ({"type": "http.request", "body": b"a", "more_body": True}, (2, 1)),
+        ({"type": "http.disconnect"}, ClientDisconnected),
+        (None, (1, 1)),
+    ],
+)
+async def test_what_is_there_without_waiting_is_read_first(
+    message: dict[str, Any] | None, expected: tuple[int, int] | type[Exception]
+) -> None:
+    receive = Chunks([b"b"])
+    if isinstance(expected, tuple):
+        body = await read_body(receive, "", "", LIMIT, SILENCE_S, lambda: message)
+        assert (len(body), receive.taken) == expected
+    else:
+        with pytest.raises(expected):
+            await read_body(receive, "", "", LIMIT, SILENCE_S, lambda: message)
+
+
 @pytest.mark.parametrize("coding", ["br", "gzip, br", "compress", "x" * 1000])
 async def test_g10_an_unknown_coding_is_named(coding: str) -> None:
     status, message = await refused(TEXT, coding=coding)

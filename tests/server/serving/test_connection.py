@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.serving import connection as connection_module
-from dragoman_server.serving.connection import Connection
+from dragoman_server.serving.connection import KEEP_ALIVE_S, Connection
 from dragoman_server.serving.tasks import AppEvents
 from dragoman_server.settings import ServerSettings
 
@@ -228,6 +228,14 @@ async def test_nothing_follows_a_write_that_was_cancelled(after_s: int) -> None:
     await connect(gives_up, stream).run()
     assert stream.sent.endswith(b"xxx")
     assert stream.aborted_at == after_s
+
+
+async def test_a_connection_is_idle_from_its_last_response_on() -> None:
+    stream = FakeStream([GET, 60.0, GET, 70.0, GET])
+    await connect(hello, stream).run()
+    assert stream.sent.count(b"hello") == 3
+    # The deadline after the first response ends the second silence of the fake, and not the connection.
+    assert stream.ended_at == KEEP_ALIVE_S + KEEP_ALIVE_S
 
 
 async def test_the_deadline_of_reading_is_the_protocols(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -454,6 +454,15 @@ async def test_requests_beyond_the_limit_are_refused() -> None:
         assert client.resets() == []
 
 
+async def test_requests_that_come_together_are_all_served_when_a_task_waits() -> None:
+    async with serving(hello) as client:
+        await client.send(client.request(1))
+        await anyio.sleep(1)
+        await client.send(*[client.request(number) for number in (3, 5, 7)])
+        await anyio.sleep(1)
+        assert client.contents == {number: len(b"hello") for number in (1, 3, 5, 7)}
+
+
 async def test_a_request_that_is_reset_in_the_same_read_is_never_begun() -> None:
     requested = []
 

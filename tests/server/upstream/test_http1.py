@@ -51,12 +51,22 @@ def test_a_request_is_written_with_its_headers_as_given() -> None:
     ("target", "headers"),
     [
         (b"/", [(b"host", b"up.example"), (b"authorization", b"Bearer sk-secret\r\nx: y")]),
+        (b"/", [(b"host", b"up.example"), (b"authorization", b"sk-secret\nx")]),
+        (b"/", [(b"host", b"up.example"), (b"a\nb", b"sk-secret")]),
         (b"/", [(b"host", b"up.example"), (b"bad name", b"sk-secret")]),
         (b"/sk-secret x", [(b"host", b"up.example")]),
         (b"/", [(b"authorization", b"Bearer sk-secret")]),
         (b"/", [(b"host", b"up.example"), (b"x-api-key", b"sk-secret"), (b"Connection", b"close")]),
     ],
-    ids=["line break in a value", "blank in a name", "blank in the target", "no host", "the transport's own"],
+    ids=[
+        "CRLF in a value",
+        "LF in a value",
+        "LF in a name",
+        "blank in a name",
+        "blank in the target",
+        "no host",
+        "the transport's own",
+    ],
 )
 @pytest.mark.promise("S5")
 def test_a_request_that_cannot_be_written_is_refused_without_quoting_it(
