@@ -169,17 +169,18 @@ class ClientLimits:
             prices.append(price)
         return prices
 
-    def check_upstream(
-        self, key: ClientKey, upstream: str, *, costs: bool, listed: ListedModels = NO_LISTED_MODELS
-    ) -> None:
+    @staticmethod
+    def refuse_unknown_cost(key: ClientKey) -> None:
+        """Raise RequestRefused (403) for a request whose cost nobody knows, if a budget would have to bear it."""
+        if (holder := next(_with_budget(key), None)) is not None:
+            raise _forbidden(f"the {holder.label} has a budget, and what this request costs is not known")
+
+    def check_upstream(self, key: ClientKey, upstream: str, listed: ListedModels = NO_LISTED_MODELS) -> None:
         """Check a request that names no model, and goes to this upstream.
 
-        costs: it may cost something, which nobody knows. Raises RequestRefused (403) if the key has a budget then, or
-        none of the models that it may use is one of the upstream's.
+        Raises RequestRefused (403) if none of the models that the key may use is one of the upstream's.
         """
         for holder in key.holders:
-            if costs and holder.budget is not None:
-                raise _forbidden(f"the {holder.label} has a budget, and what this request costs is not known")
             if holder.models and not any(self._leads_to(holder, upstream, listed)):
                 raise _forbidden(f"the {holder.label} may use no model of the upstream {_quote(upstream)}")
 

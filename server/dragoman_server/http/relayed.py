@@ -124,22 +124,18 @@ class RelayingEndpoint(BaseEndpoint):
 
     async def _planner(self, request: ClientRequest, path: str, upload: Upload) -> RelayedPlanner:
         """Read what is needed of the body, and return what plans the request. Raises what read() does."""
-        row, body, boundary, head = self._row, None, None, _NO_HEAD
-        sends = request.scope["method"] == "POST"
-        if row.model is ModelPlace.BODY:
-            content_type = request.headers.get("content-type", JSON)
-            if content_type.partition(";")[0].strip().lower() == FORM and FORM in row.requests:
-                boundary = boundary_of(content_type)
-                head = RequestHead(await _model_in_form(request, upload, boundary), False, {})
-            elif JSON in row.requests:
-                body = await upload.read_whole()
-                head = await request.off_loop(len(body), peek, body)
-            else:
-                raise RequestRefused(f"the body has to be {FORM}", status=415)
+        row, sends = self._row, request.scope["method"] == "POST"
+        body, boundary, head = await self._read_head(request, upload)
         models = [head.model] if head.model else []
         if row.model is ModelPlace.REQUESTS:
             body = await upload.read_whole()
             models = await request.off_loop(len(body), models_in, body)
+        if (
+            request.key is not None
+            and sends
+            and (row.cost is Cost.LATER or (row.cost is Cost.ANSWER and not models))
+        ):
+            self.gateway.limits.refuse_unknown_cost(request.key)
         account, rule = "", list[str]()
         if not models:
             if row.model is not ModelPlace.BODY and sends:
@@ -147,7 +143,7 @@ class RelayingEndpoint(BaseEndpoint):
             account = await self._account_of(path, body or b"")
             rule = self._rule_for(path) if not account else [account.partition("/")[0]]
             self._check_upstreams(request, rule)
-        for model in models or [""]:
+        for model in reversed(models or [""]):  # the first one is in the record, and counts
             await self.admit(request, model, upload.length or upload.size, counts=model in ("", *models[:1]))
         if request.response.meter is not None:
             request.response.meter = NoMeter()
@@ -177,6 +173,21 @@ class RelayingEndpoint(BaseEndpoint):
             boundary=boundary,
             upload=request.upload,
         )
+
+    async def _read_head(
+        self, request: ClientRequest, upload: Upload
+    ) -> tuple[bytes | None, bytes | None, RequestHead]:
+        """Return the body if it was read whole, the boundary of a form, and what is known of both."""
+        row, content_type = self._row, request.headers.get("content-type", JSON)
+        if row.model is not ModelPlace.BODY:
+            return None, None, _NO_HEAD
+        if content_type.partition(";")[0].strip().lower() == FORM and FORM in row.requests:
+            boundary = boundary_of(content_type)
+            return None, boundary, RequestHead(await _model_in_form(request, upload, boundary), False, {})
+        if JSON not in row.requests:
+            raise RequestRefused(f"the body has to be {FORM}", status=415)
+        body = await upload.read_whole()
+        return body, None, await request.off_loop(len(body), peek, body)
 
     async def _account_of(self, path: str, body: bytes) -> str:
         """Return the id of the account that made what a request is about, "" if none is known."""
@@ -210,13 +221,10 @@ class RelayingEndpoint(BaseEndpoint):
 
     def _check_upstreams(self, request: ClientRequest, upstreams: list[str]) -> None:
         """Raise RequestRefused (403) if a request without a model may not go to these upstreams."""
-        if request.key is not None:
-            gateway = self.gateway
-            costs = self._row.cost is not Cost.NONE and request.scope["method"] == "POST"
+        gateway, key = self.gateway, request.key
+        if key is not None:
             for upstream in upstreams:
-                gateway.limits.check_upstream(
-                    request.key, upstream, costs=costs, listed=gateway.catalog.listed
-                )
+                gateway.limits.check_upstream(key, upstream, gateway.catalog.listed)
 
 
 def _protocol_of(gateway: Gateway, row: RelayedPath) -> ProtocolSpec:

@@ -691,6 +691,14 @@ RULE = {"/v1/moderations": ("up",), "/v1/images": ("up",), "/v1/batches": ("up",
         ({"models": ("groq/*",)}, "/v1/batches", {}, "may use no model of the upstream 'up'"),
         ({"budget": 1.0}, "/v1/batches", {}, "what this request costs is not known"),
         ({"budget": 1.0}, "/v1/files", {}, ""),
+        ({"budget": 1.0}, "/v1/messages/batches", batch("claude/x"), "what this request costs is not known"),
+        ({"models": ("claude/x",)}, "/v1/messages/batches", batch("claude/x"), ""),
+        (
+            {"models": ("claude/x",)},
+            "/v1/messages/batches",
+            batch("claude/x", "claude/y"),
+            "may not use the model",
+        ),
     ],
 )
 async def test_a_keys_models_and_budget_apply(limits: Any, path: str, body: Any, refusal: str) -> None:
