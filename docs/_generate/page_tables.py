@@ -183,7 +183,7 @@ def _endpoints() -> str:
     return _table(("path", "what", "the model is in", "body", "at most", "upstreams of"), *lines)
 
 
-_VENDORS = {"openai": "OpenAI", "anthropic": "Anthropic"}
+_VENDORS = {"openai": "OpenAI", "anthropic": "Anthropic", "google": "Google"}
 
 
 def _hosts() -> str:

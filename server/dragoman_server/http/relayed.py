@@ -75,7 +75,7 @@ def _operation(row: RelayedPath, method: str) -> ApiOperation:
         body=VENDORS_OBJECT if method == "POST" else None,
         body_types=row.requests,
         requires_body=row.needs_model,
-        place="the vendor's id",
+        place="the vendor's id, or the name of a model",
     )
 
 
@@ -90,7 +90,7 @@ class RelayingEndpoint(BaseEndpoint):
 
     async def serve(self, request: ClientRequest) -> None:
         path = path_below_mount(request.scope)
-        if not leads_there(self.endpoint.path, path):
+        if not (self._row.model is ModelPlace.PATH or leads_there(self.endpoint.path, path)):
             raise RequestRefused(
                 f"{path[:100]!a} is no path of this endpoint", status=404, code="unknown_url"
             )
@@ -179,6 +179,8 @@ class RelayingEndpoint(BaseEndpoint):
     ) -> tuple[bytes | None, bytes | None, RequestHead]:
         """Return the body if it was read whole, the boundary of a form, and what is known of both."""
         row, content_type = self._row, request.headers.get("content-type", JSON)
+        if row.model is ModelPlace.PATH:
+            return await upload.read_whole(), None, RequestHead(request.model_in_path, False, {})
         if row.model is not ModelPlace.BODY:
             return None, None, _NO_HEAD
         if content_type.partition(";")[0].strip().lower() == FORM and FORM in row.requests:

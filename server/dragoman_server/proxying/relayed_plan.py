@@ -10,7 +10,7 @@ from typing import ClassVar
 import msgspec
 
 from dragoman import Ledger, RequestRefused
-from dragoman.codec import ResponseContext
+from dragoman.codec import ResponseContext, fill_path
 from dragoman.document import Request
 from dragoman.jsontext import splice_model
 from dragoman_server.hosts import UpstreamCall
@@ -18,7 +18,7 @@ from dragoman_server.proxying.destinations import Destination, find_destinations
 from dragoman_server.proxying.plan import Plan, Planner, with_query
 from dragoman_server.proxying.upload import Upload, UploadContent
 from dragoman_server.proxying.upstream_errors import Scrub
-from dragoman_server.relayed.batch import with_models
+from dragoman_server.relayed.batch import with_models, with_named_model
 from dragoman_server.relayed.body import RelayedBody
 from dragoman_server.relayed.form import Form
 from dragoman_server.relayed.table import JSON, ModelPlace, RelayedPath
@@ -170,8 +170,9 @@ class RelayedPlanner(Planner):
         to = destination
         assert self.endpoint is not None
         base_url, version = to.settings.base_url_for(to.upstream.name, self.upstreams), to.upstream.base_path
-        path = self.path.removeprefix(version)
-        if path == self.path:  # it has another version, or none
+        whole = self.path if self.row.model is not ModelPlace.PATH else self.endpoint.path
+        path = fill_path(whole, to.upstream_model).removeprefix(version)
+        if version and path == whole:  # it has another version, or none
             base_url = base_url.removesuffix(version)
         body, content = self._content(to.upstream_model)
         context = ResponseContext(
@@ -221,6 +222,8 @@ class RelayedPlanner(Planner):
             return b"", UploadContent(upload, form, length)
         if form is not None:
             return form.receive_data(self.body) + form.receive_eof(), None
+        if self.row.model is ModelPlace.PATH:
+            return self.body if model == upstream_model else with_named_model(self.body, upstream_model), None
         if self.row.model is ModelPlace.REQUESTS and self.models:
             renamed: Mapping[str, str] = self._renamed or {model: upstream_model}
             unchanged = all(each == name for each, name in renamed.items())

@@ -43,3 +43,21 @@ def _requests(body: bytes) -> tuple[dict[str, msgspec.Raw], list[dict[str, msgsp
             path="/requests",
             code="invalid_value",
         ) from None
+
+
+def with_named_model(body: bytes, model: str) -> bytes:
+    """Return a request that names its model in the path with another name where it repeats that, or its requests do."""
+    try:
+        members = _decode(body)
+        parts = [members, *(_decode_list(members["requests"]) if "requests" in members else ())]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        decode_object(body, "the request body")
+        raise RemoteProtocolError(
+            "requests must be a list of objects", path="/requests", code="invalid_value"
+        ) from None
+    for each in parts:
+        if "model" in each:
+            each["model"] = msgspec.Raw(msgspec.json.encode(f"models/{model}"))
+    if len(parts) > 1:
+        members["requests"] = msgspec.Raw(msgspec.json.encode(parts[1:]))
+    return msgspec.json.encode(members)

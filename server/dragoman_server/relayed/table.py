@@ -22,6 +22,7 @@ ANY = "application/octet-stream"
 # Vendors, as ProtocolSpec.model_list_form names them.
 OPENAI = ("openai",)
 ANTHROPIC = ("anthropic",)
+GOOGLE = ("google",)
 
 _MIB = 2**20
 # What a form has around its files.
@@ -47,6 +48,7 @@ class ModelPlace(Enum):
 
     BODY = "`model`"
     REQUESTS = "`params.model` of each request"
+    PATH = "the path"
     ID = "none, but an id"
     NONE = "none, see `[endpoints]`"
 
@@ -102,6 +104,12 @@ def _both(name: str) -> tuple[str, ...]:
 TABLE: tuple[RelayedPath, ...] = (
     RelayedPath(paths=("/v1/embeddings",), does="Embed texts", words=("embed",)),
     RelayedPath(paths=("/v2/embed",), does="Embed texts (Cohere)"),
+    RelayedPath(
+        paths=("/v1beta/models/{model}:embedContent", "/v1beta/models/{model}:batchEmbedContents"),
+        does="Embed texts (Google)",
+        vendors=GOOGLE,
+        model=ModelPlace.PATH,
+    ),
     RelayedPath(
         paths=("/v1/completions", "/v1/fim/completions"),
         does="Complete a text",

@@ -627,6 +627,33 @@ async def test_the_batches_of_messages_need_no_rule() -> None:
         assert (unknown.status, len(fake.sent)) == (404, 2)
 
 
+GOOGLE = upstream("goog", "gemini", "http://goog.test")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "url", "sent"),
+    [
+        ("models/goog/e:embedContent", b'{"content":{}}', "models/e:embedContent", b'{"content":{}}'),
+        ("models/g:embedContent", b'{"content":{},"model":"models/g"}', "models/real:embedContent", b'{"content":{},"model":"models/real"}'),
+        ("models/g:batchEmbedContents", b'{"requests":[{"model":"models/g","n": 1.50}]}', "models/real:batchEmbedContents", b'{"requests":[{"model":"models/real","n":1.50}]}'),
+        ("models/g:batchEmbedContents", b'{"requests":1}', "", b"requests must be a list"),
+        ("models/emb:embedContent", b"{}", "", b"speaks no protocol that has"),
+    ],
+)  # fmt: skip
+async def test_googles_embeddings_have_the_model_in_the_path(
+    path: str, body: bytes, url: str, sent: bytes
+) -> None:
+    models = {**ALIASES, "g": "goog/real"}
+    async with gateway(upstreams=(*BOTH, GOOGLE), models=models) as (app, fake):
+        client = await call(app, f"/v1beta/{path}?key=private", body)
+        if not url:
+            assert (client.status in (400, 404), sent in client.body, fake.sent) == (True, True, [])
+            assert check_error("gemini", client.status, client.body) == []
+            return
+        assert (client.status, client.body) == (200, b"{}")
+        assert (fake.sent[0].url, fake.sent[0].content) == (f"http://goog.test/v1beta/{url}", sent)
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [
