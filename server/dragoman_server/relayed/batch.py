@@ -1,4 +1,4 @@
-"""Read and write the models in a batch of requests for Messages: `requests[].params.model`."""
+"""Read and write the models in bodies with several requests: `requests[].params.model`, and `requests[].model`."""
 
 from collections.abc import Mapping
 
@@ -12,11 +12,16 @@ _decode_list = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 
 # "A Message Batch is limited to either 100,000 Message requests or 256 MB in size" -- platform.claude.com/docs, batches
 MAX_REQUESTS = 100_000
+# Each is looked up.
+MAX_MODELS = 100
 
 
 def models_in(body: bytes) -> list[str]:
     """Return the models of the requests, each once. Raises RemoteProtocolError."""
-    return list(dict.fromkeys(peek(bytes(each["params"])).model for each in _requests(body)[1]))
+    found = list(dict.fromkeys(peek(bytes(each["params"])).model for each in _requests(body)[1]))
+    if len(found) > MAX_MODELS:
+        raise RemoteProtocolError(f"a batch may have at most {MAX_MODELS} models", path="/requests")
+    return found
 
 
 def with_models(body: bytes, models: Mapping[str, str]) -> bytes:

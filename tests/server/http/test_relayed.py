@@ -593,6 +593,8 @@ def batch(*models: str) -> dict[str, Any]:
         (batch(), (404, "add to dragoman.toml, below [endpoints]")),
         ({"requests": [{"custom_id": "a"}]}, (400, "requests must be a list")),
         ({"requests": 1}, (400, "requests must be a list")),
+        (batch(*map(str, range(101))), (400, "at most 100 models")),
+        (batch("claude/x", ""), (400, "model is required")),
         (b"[", (400, "JSON")),
     ],
 )  # fmt: skip

@@ -524,9 +524,7 @@ async def test_what_is_no_longer_kept_is_an_error(
     """Of a long response the latest events are kept."""
     monkeypatch.setattr(memory, "MAX_LOG_BYTES", 3000)
     async with with_store(store) as up, anyio.create_task_group() as tasks:
-        slow = FakeClient(pace=20)
-        body = json.dumps(request("chat")).encode()
-        slow._body = [body]
+        slow = FakeClient(json.dumps(request("chat")).encode(), pace=20)
         tasks.start_soon(lambda: up.call(PATH, client=slow))
         await anyio.sleep(5)
         response = next(iter(store._responses.values()))
