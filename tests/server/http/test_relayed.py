@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from gateway.fakes import App, FakeClient, FakeUpstreams, Script, Sleep, call, http_scope, key_of
 from oracle import check_error
-from virtual_time import VIRTUAL_BACKENDS
+from virtual_time import REAL_BACKENDS, VIRTUAL_BACKENDS
 
 from dragoman_server.app import create_app
 from dragoman_server.proxying import upload
@@ -198,6 +198,7 @@ async def test_without_a_model_a_rule_decides(path: str, body: Any, settings: An
         ("/v1/rerank", "application/json", []),
     ],
 )  # fmt: skip
+@pytest.mark.backends(*REAL_BACKENDS)
 async def test_an_answer_is_relayed_byte_for_byte(path: str, content_type: str, pieces: list[bytes]) -> None:
     length = str(sum(map(len, pieces)))
     headers = [
@@ -232,6 +233,7 @@ CUT = UpstreamBroken("http://up.test closed the connection inside of the body")
         ("/v1/images/generations", "text/event-stream", [b"event: image_generation.partial_image\n\n"]),
     ],
 )
+@pytest.mark.backends(*REAL_BACKENDS)
 async def test_an_answer_that_is_cut_short_has_no_end(
     path: str, content_type: str, pieces: list[Any], record: Any
 ) -> None:
@@ -403,6 +405,7 @@ def pieces(body: bytes, size: int = 50_000) -> list[bytes]:
         ("/v1/audio/transcriptions?model=emb&x=1", lambda model: form(model, first=False), {}, False),
     ],
 )
+@pytest.mark.backends(*REAL_BACKENDS)
 async def test_a_form_is_sent_with_the_models_name_there(
     path: str, form_of: Callable[[bytes], bytes], headers: dict[str, str], held: bool, with_length: bool
 ) -> None:
@@ -438,7 +441,6 @@ async def test_a_form_is_sent_with_the_models_name_there(
         ([form(b"emb")[:900_000], Sleep(31)], {}, (408, "stopped in the middle")),
         ([form(b"emb", first=False)[:900_000], Sleep(31)], {}, (408, "stopped in the middle")),
     ],
-    ids=str,
 )  # fmt: skip
 @pytest.mark.backends(*VIRTUAL_BACKENDS)
 async def test_a_form_that_cannot_be_sent_whole_ends_the_call(
@@ -454,6 +456,7 @@ async def test_a_form_that_cannot_be_sent_whole_ends_the_call(
     assert record()["outcome"] in ("refused", "failed")
 
 
+@pytest.mark.backends(*REAL_BACKENDS)
 async def test_what_was_sent_while_it_arrived_is_not_sent_again() -> None:
     accounts = (AccountSettings(upstream="up", name="a"), AccountSettings(upstream="up", name="b"))
     for file, attempts in ((FILE, 1), (b"x", 2)):
@@ -477,6 +480,7 @@ async def test_a_client_that_leaves_while_it_sends_ends_the_call(first: bool, re
 
 
 @pytest.mark.parametrize(("limit", "status"), [(2 * len(FILE), 503), (4 * len(FILE), 200)])
+@pytest.mark.backends(*REAL_BACKENDS)
 async def test_files_of_forms_have_a_limit_together(
     limit: int, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -553,6 +557,7 @@ async def test_an_id_leads_back_to_the_account_that_made_it() -> None:
         assert fake.sent[-1].account == "up/b"
 
 
+@pytest.mark.backends(*REAL_BACKENDS)
 async def test_an_id_that_is_not_known_is_looked_for_at_every_account() -> None:
     async with gateway(NOT_FOUND, answer(A_FILE), **BY_ID) as (app, fake):
         for _ in range(2):
