@@ -241,7 +241,7 @@ class ClientRequest:
     @property
     def has_disconnected(self) -> bool | None:
         """What disconnected() waits for has happened; None where only waiting tells."""
-        if self.receive_now is None:
+        if self.receive_now is None or self.upload is not None:  # the upload takes what is received
             return None
         while (message := self.receive_now()) is not None and message["type"] != "http.disconnect":
             pass

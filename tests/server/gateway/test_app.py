@@ -157,7 +157,7 @@ ELSEWHERE: list[tuple[str, str, dict[str, str], str]] = [
     ("GET", "/v1/models/none", ANTHROPIC, MESSAGES),
     ("GET", "/v1/models/none", {}, CHAT),
     ("GET", "/v1beta/cachedContents", {}, GEMINI),
-    ("POST", "/v1beta/models/m:embedContent", {}, GEMINI),
+    ("POST", "/v1beta/models/m:predict", {}, GEMINI),
 ]
 
 
