@@ -472,14 +472,15 @@ def worker_main(
     _set_up_logging(settings)
     ready = partial(connection.send, WorkerStarted())
     try:
-        _run_worker(
-            settings,
-            app_factory,
-            listener,
-            ready,
-            SignalMeanings((signal.SIGTERM,)),
-            link=SupervisorLink(connection),
-        )
+        with listener:
+            _run_worker(
+                settings,
+                app_factory,
+                listener,
+                ready,
+                SignalMeanings((signal.SIGTERM,)),
+                link=SupervisorLink(connection),
+            )
     except StartupError as error:
         # A supervisor that has ended, or has had a report of this worker, has closed its end.
         with suppress(OSError):
