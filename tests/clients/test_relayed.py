@@ -170,40 +170,47 @@ def running(upstream: ThreadingHTTPServer, backend: str, tmp_path: Path) -> Iter
 
 @each_backend
 def test_openais_sdk(running: GatewayProcess) -> None:
-    client = openai.OpenAI(base_url=f"http://127.0.0.1:{running.port}/v1", api_key="x", max_retries=0)
-    assert client.embeddings.create(model="alias", input="x").data[0].embedding == [1.0, 2.0]
-    assert json.loads(Upstream.seen["body"])["model"] == "real-name"
-    assert len(client.audio.speech.create(model="alias", input="x", voice="alloy").content) == 50_003
-    for file in (b"ID3", bytes(3 * MIB)):
-        assert client.audio.transcriptions.create(model="alias", file=("a.mp3", file)).text == "hello"
-        assert b'name="model"\r\n\r\nreal-name\r\n' in Upstream.seen["body"]
-        assert int(Upstream.seen["length"]) == Upstream.seen["read"] > len(file)
-    assert client.images.generate(model="alias", prompt="x").data[0].b64_json == "aGk="  # type: ignore[index]
-    assert client.images.edit(model="alias", image=("a.png", bytes(2 * MIB)), prompt="p").created == 1
-    chunks = client.completions.create(model="alias", prompt="x", stream=True)
-    assert [chunk.choices[0].text for chunk in chunks] == ["hi"]
-    assert client.moderations.create(input="x").id == "modr-1"
-    made = client.files.create(file=("f.jsonl", bytes(2 * MIB)), purpose="batch")
-    assert client.files.content(made.id).content == b"content!"
-    assert client.files.delete(made.id).deleted
-    batch = client.batches.create(input_file_id=made.id, endpoint="/v1/embeddings", completion_window="24h")
-    assert client.batches.retrieve(batch.id).status == "validating"
-    assert client.batches.cancel(batch.id).status == "cancelling"
-    upload = client.uploads.create(bytes=3, filename="f", mime_type="text/plain", purpose="batch")
-    part = client.uploads.parts.create(upload.id, data=b"abc")
-    assert client.uploads.complete(upload.id, part_ids=[part.id]).status == "completed"
-    assert client.conversations.create().id == "conv_123"
-    with pytest.raises(openai.NotFoundError, match=re.escape('"/v1/vector_stores" = "up"')):
-        client.vector_stores.create()
+    with openai.OpenAI(base_url=f"http://127.0.0.1:{running.port}/v1", api_key="x", max_retries=0) as client:
+        assert client.embeddings.create(model="alias", input="x").data[0].embedding == [1.0, 2.0]
+        assert json.loads(Upstream.seen["body"])["model"] == "real-name"
+        assert len(client.audio.speech.create(model="alias", input="x", voice="alloy").content) == 50_003
+        for file in (b"ID3", bytes(3 * MIB)):
+            assert client.audio.transcriptions.create(model="alias", file=("a.mp3", file)).text == "hello"
+            assert b'name="model"\r\n\r\nreal-name\r\n' in Upstream.seen["body"]
+            assert int(Upstream.seen["length"]) == Upstream.seen["read"] > len(file)
+        assert client.images.generate(model="alias", prompt="x").data[0].b64_json == "aGk="  # type: ignore[index]
+        assert client.images.edit(model="alias", image=("a.png", bytes(2 * MIB)), prompt="p").created == 1
+        chunks = client.completions.create(model="alias", prompt="x", stream=True)
+        assert [chunk.choices[0].text for chunk in chunks] == ["hi"]
+        assert client.moderations.create(input="x").id == "modr-1"
+        made = client.files.create(file=("f.jsonl", bytes(2 * MIB)), purpose="batch")
+        assert client.files.content(made.id).content == b"content!"
+        assert client.files.delete(made.id).deleted
+        batch = client.batches.create(
+            input_file_id=made.id, endpoint="/v1/embeddings", completion_window="24h"
+        )
+        assert client.batches.retrieve(batch.id).status == "validating"
+        assert client.batches.cancel(batch.id).status == "cancelling"
+        upload = client.uploads.create(bytes=3, filename="f", mime_type="text/plain", purpose="batch")
+        part = client.uploads.parts.create(upload.id, data=b"abc")
+        assert client.uploads.complete(upload.id, part_ids=[part.id]).status == "completed"
+        assert client.conversations.create().id == "conv_123"
+        with pytest.raises(openai.NotFoundError, match=re.escape('"/v1/vector_stores" = "up"')):
+            client.vector_stores.create()
 
 
 @each_backend
 def test_anthropics_sdk(running: GatewayProcess) -> None:
-    client = anthropic.Anthropic(base_url=f"http://127.0.0.1:{running.port}", api_key="x", max_retries=0)
-    params: Any = {"model": "opus", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
-    made = client.messages.batches.create(requests=[{"custom_id": "a", "params": params}])
-    assert json.loads(Upstream.seen["body"])["requests"][0]["params"] == {**params, "model": "claude-opus-5"}
-    assert client.messages.batches.retrieve(made.id).processing_status == "in_progress"
+    with anthropic.Anthropic(
+        base_url=f"http://127.0.0.1:{running.port}", api_key="x", max_retries=0
+    ) as client:
+        params: Any = {"model": "opus", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+        made = client.messages.batches.create(requests=[{"custom_id": "a", "params": params}])
+        assert json.loads(Upstream.seen["body"])["requests"][0]["params"] == {
+            **params,
+            "model": "claude-opus-5",
+        }
+        assert client.messages.batches.retrieve(made.id).processing_status == "in_progress"
 
 
 def head(method: str, path: str, length: int) -> bytes:
