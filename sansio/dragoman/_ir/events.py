@@ -51,7 +51,7 @@ class StopReason(Enum):
     MAX_TOKENS = "max_tokens"
     CONTEXT_WINDOW = "context_window"
     STOP_SEQUENCE = "stop_sequence"
-    CONTENT_FILTER = "content_filter"
+    CONTENT_FILTER = "content_filter"  # also the model's own refusal: Messages' "refusal"
     PAUSE = "pause"
     COMPACTION = "compaction"
 

@@ -26,7 +26,7 @@ import anyio
 from dragoman import RequestRefused, Usage
 from dragoman.codec import ProtocolSpec
 from dragoman_server.accounts.budget_alerts import BudgetAlerts, BudgetUse
-from dragoman_server.accounts.prices import Prices
+from dragoman_server.accounts.prices import Prices, cost
 from dragoman_server.accounts.stores.base import (
     AccountStore,
     AccountStoreError,
@@ -37,7 +37,6 @@ from dragoman_server.accounts.stores.base import (
 )
 from dragoman_server.accounts.stores.operations import Add, Spend
 from dragoman_server.accounts.stores.tables import LEASE_S
-from dragoman_server.accounts.usage import cost
 from dragoman_server.models.routes import (
     NO_LISTED_MODELS,
     ListedModels,

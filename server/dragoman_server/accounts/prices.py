@@ -1,4 +1,6 @@
-"""Find the price of a model: in the `[[prices]]` of the configuration, else in prices.toml, for providers' own hosts.
+"""Find the price of a model, and compute the cost of a request.
+
+Prices are in the `[[prices]]` of the configuration, else in prices.toml, for providers' own hosts.
 
 A price is looked up by all names that a model has: the one that the client sent, `upstream/model`, and the upstream's
 own. The first table that matches any of them is used, so an exception goes before the rule. The prices of the package
@@ -12,6 +14,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from dragoman import Usage
 from dragoman_server.settings import Price, UpstreamSettings
 from dragoman_server.settings.patterns import PatternTable
 
@@ -19,6 +22,8 @@ _FILE = Path(__file__).with_name("prices.toml")
 
 # Providers append a date to the names of snapshots: claude-haiku-4-5-20251001, gpt-5.4-2026-03-05.
 _DATED = "-20*"
+
+_MILLION = 1_000_000
 
 
 class Prices:
@@ -78,3 +83,27 @@ def _in_tiers(prices: Iterable[Price]) -> list[tuple[str, Price]]:
         found[price.model] = replace(price, longer=found.get(price.model))
     order = {price.model: None for price in prices}
     return [(model, found[model]) for model in order]
+
+
+def cost(
+    price: Price, usage: Usage, written_1h: int | None = None, units: Mapping[str, float] | None = None
+) -> float:
+    """Return the cost in US dollars. Unknown figures of the usage cost nothing.
+
+    written_1h: the part of the tokens written to a cache that is kept for an hour. units: what is billed besides
+    tokens, by the name of its price.
+    """
+    usage = usage.consistent()
+    while price.longer is not None and (usage.input or 0) > price.longer.above_tokens:
+        price = price.longer
+    cached, written = usage.cached or 0, usage.cache_write or 0
+    plain = max(0, (usage.input or 0) - cached - written)
+    dollars = plain * price.input + (usage.output or 0) * price.output
+    dollars += cached * (price.input if price.cached_input is None else price.cached_input)
+    short = price.input if price.cache_write is None else price.cache_write
+    long = short if price.cache_write_1h is None else price.cache_write_1h
+    for_hours = min(written_1h or 0, written)
+    dollars += for_hours * long + (written - for_hours) * short
+    for name, count in (units or {}).items():
+        dollars += count * float(getattr(price, name))
+    return dollars / _MILLION

@@ -1,16 +1,14 @@
-"""Compute the tokens that a request used, and their cost.
+"""Compute the tokens that a request used. What they cost: `prices.cost`.
 
 The upstream's figures are used if its response is complete. A client that leaves early, or a relayed one that requests
 no figures, would pay nothing by them, so missing figures are estimated: the prompt from the request, the output from
 the bytes that were sent to the client.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dragoman import RemoteProtocolError, Usage, estimate_tokens
 from dragoman.jsontext import decode_object
-from dragoman_server.settings import Price
 
 if TYPE_CHECKING:
     from dragoman_server.log import RequestRecord
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
 # The bytes around the text in an event of a stream: 110 in Messages, 200 to 300 in the others.
 _FRAME_BYTES = 200
 _BYTES_PER_TOKEN = 4
-
-_MILLION = 1_000_000
 
 
 class Meter:
@@ -104,27 +100,3 @@ def estimate_input(plan: "Plan") -> int:
         return estimate_tokens(request)
     except (RemoteProtocolError, RecursionError):
         return plan.context.prompt_tokens
-
-
-def cost(
-    price: Price, usage: Usage, written_1h: int | None = None, units: Mapping[str, float] | None = None
-) -> float:
-    """Return the cost in US dollars. Unknown figures of the usage cost nothing.
-
-    written_1h: the part of the tokens written to a cache that is kept for an hour. units: what is billed besides
-    tokens, by the name of its price.
-    """
-    usage = usage.consistent()
-    while price.longer is not None and (usage.input or 0) > price.longer.above_tokens:
-        price = price.longer
-    cached, written = usage.cached or 0, usage.cache_write or 0
-    plain = max(0, (usage.input or 0) - cached - written)
-    dollars = plain * price.input + (usage.output or 0) * price.output
-    dollars += cached * (price.input if price.cached_input is None else price.cached_input)
-    short = price.input if price.cache_write is None else price.cache_write
-    long = short if price.cache_write_1h is None else price.cache_write_1h
-    for_hours = min(written_1h or 0, written)
-    dollars += for_hours * long + (written - for_hours) * short
-    for name, count in (units or {}).items():
-        dollars += count * float(getattr(price, name))
-    return dollars / _MILLION

@@ -24,8 +24,8 @@ from dragoman_server.capabilities.providers import (
     host_capabilities,
     protocols_at,
 )
-from dragoman_server.config.consistency import server_problems
 from dragoman_server.config.route_tables import RouteTables
+from dragoman_server.config.server_checks import server_problems
 from dragoman_server.config.sources import Rows
 from dragoman_server.config.toml_lines import KeyPath
 from dragoman_server.platform.extras import missing_extra

@@ -20,8 +20,8 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 
-from dragoman_server.config.consistency import problems_together
 from dragoman_server.config.loader import LoadedConfig
+from dragoman_server.config.server_checks import problems_together
 from dragoman_server.settings import ARRAYS, ServerSettings, Settings, settings_of
 from dragoman_server.settings.fields import AppliedBy
 from dragoman_server.settings.problems import ConfigError

@@ -1,8 +1,9 @@
 """Make responses in the background.
 
 A response in the background is a request whose client is the log of the response store: `BackgroundResponse` is the
-channel that it is sent to. Its events are written in batches, so no event waits for the store (see `stores`); if the
-store is slow, the channel is full, and the upstream waits. Clients read the log: see followers.py.
+channel that it is sent to. It begins as a StoredResponse with a lease, and its events are written in batches
+(ResponseEvents, see `stores.base`), so no event waits for the store; if the store is slow, the channel is full, and the
+upstream waits. Clients read the log: see followers.py.
 
 A response runs in the process that began it, in a task group of the gateway. Ten times a second this process looks if
 the logs of its responses are open: another one may have cancelled or deleted them. It renews their leases; when one has

@@ -28,12 +28,11 @@ from gateway.scripted import (
 from dragoman import Usage
 from dragoman_server.accounts import prices
 from dragoman_server.accounts.limits import ClientLimits, ClientRefused, _counter
-from dragoman_server.accounts.prices import Prices, names_of
+from dragoman_server.accounts.prices import Prices, cost, names_of
 from dragoman_server.accounts.stores.base import Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Spend
 from dragoman_server.accounts.stores.tables import LEASE_S
-from dragoman_server.accounts.usage import cost
 from dragoman_server.capabilities.providers import provider_name
 from dragoman_server.settings import ClientKey, Group, Price, Settings, UpstreamSettings
 

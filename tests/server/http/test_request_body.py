@@ -104,13 +104,17 @@ async def test_a_message_without_members_is_the_end() -> None:
 async def test_what_is_there_without_waiting_is_read_first(
     message: dict[str, Any] | None, expected: tuple[int, int] | type[Exception]
 ) -> None:
-    receive = Chunks([b"b"])
+    receive, there = Chunks([b"b"]), [message]
+
+    def receive_now() -> dict[str, Any] | None:
+        return there.pop() if there else None
+
     if isinstance(expected, tuple):
-        body = await read_body(receive, "", "", LIMIT, SILENCE_S, lambda: message)
+        body = await read_body(receive, "", "", LIMIT, SILENCE_S, receive_now)
         assert (len(body), receive.taken) == expected
     else:
         with pytest.raises(expected):
-            await read_body(receive, "", "", LIMIT, SILENCE_S, lambda: message)
+            await read_body(receive, "", "", LIMIT, SILENCE_S, receive_now)
 
 
 @pytest.mark.parametrize("coding", ["br", "gzip, br", "compress", "x" * 1000])

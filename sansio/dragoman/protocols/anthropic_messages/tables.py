@@ -60,7 +60,8 @@ TOOL_CHOICES: dict[str, Literal["auto", "none", "required", "named"]] = {
 }
 TOOL_CHOICE_NAMES: dict[str, str] = {mode: name for name, mode in TOOL_CHOICES.items()}
 
-# Stop reasons.
+# Stop reasons. For clients of other protocols: STOP_REASON_NAMES in their `tables`; `stop_details.explanation` is
+# Stopped.explanation.
 
 STOP_REASONS: dict[str, StopReason] = {
     "end_turn": StopReason.END,

@@ -5,7 +5,9 @@ object is the whole part, or `{"of": "functionCall" | "text", "thoughtSignature"
 "Don't merge a part containing a signature with one that does not", nor move it to another one
 (ai.google.dev/gemini-api/docs/thought-signatures, read 2026-11-22).
 
-`response_content_in` and `request_messages_in` read signatures, and SignedParts puts them onto the parts again.
+`response_content_in` (from servers) and `request_messages_in` (from clients) read signatures; `request_messages_out`
+and `response_out` put them onto the parts again, with SignedParts. Between the two, a client of another protocol has
+them wrapped (`_ir.wrapped_signatures`): a Messages client as the `signature` of a thinking block.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Check that settings of `[server]` fit each other and the tables: when they are loaded, and before a reload."""
+"""Check that settings of `[server]` fit each other and the tables: when they are loaded, and before a reload.
+
+Single values are checked by `settings.values`, clients' keys by `settings.client_checks`, upstreams by `loader`, and
+names of upstreams by `route_tables` (`[models]`, `[endpoints]`) and `loader` (all other tables).
+"""
 
 from collections.abc import Iterable, Iterator
 
