@@ -86,7 +86,7 @@ run: $(VENV)/.server ## start the gateway; ARGS='--port 9000 --backend trio'
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-test: check-format lint types imports tests coverage ## every check and all tests
+test: check-format lint types imports coverage tests ## every check and all tests
 	@command -v valkey-server >/dev/null || command -v redis-server >/dev/null || \
 		echo "not tested: account stores on a server, because there is no valkey-server or redis-server (docs/state.md)"
 	@for each in nginx haproxy caddy; do command -v $$each >/dev/null || \
@@ -110,15 +110,16 @@ types: $(VENV)/.dev ## mypy, strict
 imports: $(VENV)/.dev ## the import contracts of pyproject.toml
 	$(BIN)/lint-imports
 
-tests: $(VENV)/.dev ## all tests; ARGS='-k word', JOBS=0 for one process
-	$(PYTEST) --cov=dragoman --cov-report= $(ARGS)
-
-coverage: $(VENV)/.dev ## what `make tests` has covered of the core, by package
+coverage: $(VENV)/.dev ## the core's tests, which have to reach all of it
+	$(PYTEST) --cov=dragoman --cov-report= tests/sansio
 	$(BIN)/python tests/package_coverage.py
 
-# Not a part of `make test`, because it doubles the time of the gateway's tests.
+tests: $(VENV)/.dev ## all other tests; ARGS='-k word', JOBS=0 for one process
+	$(PYTEST) --ignore tests/sansio $(ARGS)
+
+# Not a part of `make test`, because coverage doubles the time of a test.
 coverage-server: $(VENV)/.dev ## how much of the gateway its tests cover: 96 % are required
-	COVERED=server $(PYTEST) --cov=dragoman_server --cov-report= tests/server $(ARGS)
+	$(PYTEST) --cov=dragoman_server --cov-report= tests/server $(ARGS)
 	$(BIN)/coverage report --fail-under 96
 
 # -- beside the checks ------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ import os
 import signal
 import tempfile
 from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import canaries
@@ -16,12 +15,6 @@ from combinations import chosen
 from file_scheduling import FileScheduling
 from progress import Progress
 from virtual_time import AnyioBackend, backend
-
-TESTS = Path(__file__).parent
-FOLDER = pytest.StashKey[str]()
-# The folder whose tests are measured: see package_coverage.py and `make coverage-server`. Coverage doubles the time, so
-# those that take the same paths many times have the marker no_cover, and so has all that generates its inputs.
-MEASURED = os.environ.get("COVERED", "sansio")
 
 # These health checks and the deadline measure the machine, and a slow one is no reason to fail.
 hypothesis.settings.register_profile(
@@ -84,8 +77,8 @@ def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        measured = item.path.relative_to(TESTS).parts[0] == MEASURED
-        if not measured or hypothesis.is_hypothesis_test(getattr(item, "obj", None)):
+        # Coverage doubles the time. What only a generated input runs needs a row in a table too.
+        if hypothesis.is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("no_cover")
 
 
@@ -108,16 +101,6 @@ def pytest_collection() -> Generator[None, Any, Any]:
         gc.collect()
         gc.freeze()
         gc.enable()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Set the context of coverage to the folder of the test, for package_coverage.py."""
-    recorder = coverage.Coverage.current() if item.config.pluginmanager.hasplugin("_cov") else None
-    folder = item.path.relative_to(TESTS).parts[0]
-    if recorder is not None and folder != item.session.stash.get(FOLDER, ""):
-        recorder.switch_context(folder)
-        item.session.stash[FOLDER] = folder
 
 
 @pytest.hookimpl(wrapper=True)

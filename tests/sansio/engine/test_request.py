@@ -312,6 +312,8 @@ def test_an_error_response_in_the_clients_form() -> None:
     status, body, error = translate_error(429, OOPS, upstream=UPSTREAM, client=CLIENT, request_id="r1")
     assert (status, error) == (429, WireError(ErrorKind.RATE_LIMIT, "slow down", 429))
     assert decode(body)["oops"] == {"kind": "rate_limit", "message": "slow down", "param": None, "id": "r1"}
+    _, _, error = translate_error(429, OOPS, upstream=UPSTREAM, client=CLIENT, retry_after_s=7.0)
+    assert error.retry_after_s == 7.0
 
 
 def test_a_relayed_error_keeps_its_bytes() -> None:

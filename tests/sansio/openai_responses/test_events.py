@@ -25,9 +25,16 @@ ROWS: dict[str, tuple[list[tuple[str, str]], list[tuple[str, int, str | None]]]]
     "begun again": ([("created", ABOUT), ("in_progress", ABOUT)], [("in_progress", 1, "ours")]),
     "nothing behind the end": ([("failed", ABOUT), ("delta", '"n":0')], [("failed", 1, "ours")]),
     "an end without a response": ([("completed", '"n":0'), ("incomplete", ABOUT)], [("incomplete", 1, "ours")]),
+    "an end whose response cannot be read": (
+        [("completed", f'"response":{"[" * 2000}{"]" * 2000}'), ("failed", ABOUT)], [("failed", 1, "ours")],
+    ),
     "an error": (
         [("error", '"sequence_number":1'), ("cancelled", ABOUT)],
         [("error", 1, None), ("cancelled", 2, "ours")],
+    ),
+    "a type that is no name": (
+        [("delta", '"type":"a b"'), ("delta", '"type":"\\ud800"')],
+        [("a b", 1, None), ("\ud800", 2, None)],
     ),
     "on several lines": ([("delta", '"sequence_number":1,\n"n":0')], [("delta", 1, None)]),
 }  # fmt: skip
