@@ -24,9 +24,8 @@ class Changes:
         if loop is not None:
             # An anyio.Event takes eighteen calls and a KiB on asyncio.
             future, waiting = loop.create_future(), self._futures or []
-            if len(waiting) >= _MANY and not len(waiting) & (
-                len(waiting) - 1
-            ):  # seldom, so a wait costs the same
+            count = len(waiting)
+            if count >= _MANY and not count & (count - 1):  # seldom, so a wait costs the same
                 waiting = [each for each in waiting if not each.done()]  # without those that were cancelled
             self._futures = waiting
             waiting.append(future)

@@ -26,6 +26,8 @@ MAX_SPOOLED_BYTES = 2**30
 _MAX_WAITING = 256 * 1024
 # Of a file at once.
 _READ_BYTES = 256 * 1024
+# Seconds in which a thread has to be free that removes a file.
+_CLOSE_S = 5.0
 
 
 class BodyPieces(Protocol):
@@ -116,7 +118,7 @@ class Upload:
         Upload.spooled -= self._unread
         self._unread = 0
         if self._file is not None:
-            with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(_CLOSE_S, shield=True):
                 await anyio.to_thread.run_sync(self._file.close)
 
     async def _receive(self) -> bytes:

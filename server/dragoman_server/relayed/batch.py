@@ -5,9 +5,8 @@ from collections.abc import Mapping
 import msgspec
 
 from dragoman import RemoteProtocolError, peek
-from dragoman.jsontext import decode_object, splice_model
+from dragoman.jsontext import splice_model
 
-_decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_list = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 
 # "A Message Batch is limited to either 100,000 Message requests or 256 MB in size" -- platform.claude.com/docs, batches
@@ -18,7 +17,7 @@ MAX_MODELS = 100
 
 def models_in(body: bytes) -> list[str]:
     """Return the models of the requests, each once. Raises RemoteProtocolError."""
-    found = list(dict.fromkeys(peek(bytes(each["params"])).model for each in _requests(body)[1]))
+    found = list(dict.fromkeys(peek(bytes(each["params"])).model for each in _requests(peek(body).fields)))
     if len(found) > MAX_MODELS:
         raise RemoteProtocolError(f"a batch may have at most {MAX_MODELS} models", path="/requests")
     return found
@@ -26,7 +25,8 @@ def models_in(body: bytes) -> list[str]:
 
 def with_models(body: bytes, models: Mapping[str, str]) -> bytes:
     """Return the batch with other models: each -> its new name. The requests keep all their other bytes."""
-    members, requests = _requests(body)
+    members = peek(body).fields
+    requests = _requests(members)
     for each in requests:
         params = bytes(each["params"])
         head = peek(params)
@@ -34,35 +34,34 @@ def with_models(body: bytes, models: Mapping[str, str]) -> bytes:
     return msgspec.json.encode({**members, "requests": requests})
 
 
-def _requests(body: bytes) -> tuple[dict[str, msgspec.Raw], list[dict[str, msgspec.Raw]]]:
-    try:
-        members = _decode(body)
-        requests = _decode_list(members["requests"])
-        if len(requests) > MAX_REQUESTS or not all("params" in each for each in requests):
-            raise KeyError
-        return members, requests
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
-        decode_object(body, "the request body")
-        raise RemoteProtocolError(
-            f"requests must be a list of at most {MAX_REQUESTS} objects with params",
-            path="/requests",
-            code="invalid_value",
-        ) from None
-
-
 def with_named_model(body: bytes, model: str) -> bytes:
     """Return a request that names its model in the path with another name where it repeats that, or its requests do."""
-    try:
-        members = _decode(body)
-        parts = [members, *(_decode_list(members["requests"]) if "requests" in members else ())]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        decode_object(body, "the request body")
-        raise RemoteProtocolError(
-            "requests must be a list of objects", path="/requests", code="invalid_value"
-        ) from None
+    members = dict(peek(body).fields)
+    parts = [members, *(_objects(members["requests"], "objects") if "requests" in members else ())]
     for each in parts:
         if "model" in each:
             each["model"] = msgspec.Raw(msgspec.json.encode(f"models/{model}"))
     if len(parts) > 1:
         members["requests"] = msgspec.Raw(msgspec.json.encode(parts[1:]))
     return msgspec.json.encode(members)
+
+
+def _requests(members: Mapping[str, msgspec.Raw]) -> list[dict[str, msgspec.Raw]]:
+    expected = f"at most {MAX_REQUESTS} objects with params"
+    requests = _objects(members.get("requests", msgspec.Raw(b"null")), expected)
+    if len(requests) > MAX_REQUESTS or not all("params" in each for each in requests):
+        raise _not_a_list(expected)
+    return requests
+
+
+def _objects(requests: msgspec.Raw, expected: str) -> list[dict[str, msgspec.Raw]]:
+    """Return the requests of a body that peek() has read, so that it has not too many values."""
+    try:
+        return _decode_list(requests)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise _not_a_list(expected) from None
+
+
+def _not_a_list(expected: str) -> RemoteProtocolError:
+    text = f"requests must be a list of {expected}"
+    return RemoteProtocolError(text, path="/requests", code="invalid_value")

@@ -107,9 +107,8 @@ class Connection:
         self.apps: AppTasks
         # Only around waits for bytes, so it never interrupts a write. Between two it is the last one's.
         self._reading = anyio.CancelScope()
-        self._deadline = (
-            math.inf
-        )  # for reading; that of the scope may be earlier, which costs less than to move it
+        # For reading. That of the scope may be earlier, which costs less than to move it.
+        self._deadline = math.inf
         self._ended = False  # nothing more is read
         self._closed = False  # nothing more is written
         self._linger_s = LINGER_S

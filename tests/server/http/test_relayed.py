@@ -662,6 +662,16 @@ async def test_googles_embeddings_have_the_model_in_the_path(
 
 
 @pytest.mark.parametrize(
+    ("path", "status"), [("/v1/messages/batches", 413), ("/v1beta/models/g:batchEmbedContents", 400)]
+)
+async def test_what_is_in_a_body_is_counted_before_it_is_decoded(path: str, status: int) -> None:
+    body = b'{"requests":[' + b"{}," * 500_000 + b"{}]}"
+    async with gateway(upstreams=(*BOTH, GOOGLE), models={**ALIASES, "g": "goog/real"}) as (app, fake):
+        client = await call(app, path, body, headers=MESSAGES if "batches" in path else {})
+    assert (client.status, b"values and names" in client.body, fake.sent) == (status, True, [])
+
+
+@pytest.mark.parametrize(
     ("path", "status"),
     [
         ("/v1/files/../models", 404),
