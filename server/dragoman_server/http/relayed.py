@@ -189,7 +189,7 @@ class RelayingEndpoint(BaseEndpoint):
         if JSON not in row.requests:
             raise RequestRefused(f"the body has to be {FORM}", status=415)
         body = await upload.read_whole()
-        return body, None, await request.off_loop(len(body), peek, body)
+        return body, None, await request.off_loop(len(body), peek, body, request.model_in_path)
 
     async def _account_of(self, path: str, body: bytes) -> str:
         """Return the id of the account that made what a request is about, "" if none is known."""

@@ -661,6 +661,15 @@ async def test_googles_embeddings_have_the_model_in_the_path(
         assert (fake.sent[0].url, fake.sent[0].content) == (f"http://goog.test/v1beta/{url}", sent)
 
 
+@pytest.mark.parametrize("body", [b'{"input":"x"}', b'{"input":"x","model":"emb"}'])
+async def test_a_path_of_azure_names_the_model(body: bytes) -> None:
+    async with gateway() as (app, fake):
+        client = await call(app, "/openai/deployments/emb/embeddings?api-version=2024-10-21", body)
+        assert client.status == 200, client.body
+    assert json.loads(fake.sent[0].content) == {"model": "text-embedding-3-small", "input": "x"}
+    assert fake.sent[0].url.partition("?")[0] == "http://up.test/v1/embeddings"
+
+
 @pytest.mark.parametrize(
     ("path", "status"), [("/v1/messages/batches", 413), ("/v1beta/models/g:batchEmbedContents", 400)]
 )
