@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 from dragoman import ErrorKind, RemoteProtocolError, RequestHead, RequestRefused, Usage, WireError, peek
 from dragoman.codec import MODEL_IN_PATH, SSE, Endpoint, ProtocolSpec
 from dragoman_server.accounts.limits import ClientRefused
+from dragoman_server.accounts.stores.operations import FindAccount
 from dragoman_server.accounts.usage import Meter, usage_of
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.cloud_paths import CloudRequest
@@ -35,7 +36,7 @@ from dragoman_server.http.operations import (
 from dragoman_server.http.request import Parameter, invalid_parameter, read_body
 from dragoman_server.models.routes import default_model
 from dragoman_server.platform.off_loop import off_loop
-from dragoman_server.proxying.affinity import reasoning_key
+from dragoman_server.proxying.affinity import reasoning_key, referred_ids
 from dragoman_server.proxying.client_request import SCOPE_CLOUD, ClientDisconnected, ClientRequest, unix_time
 from dragoman_server.proxying.destinations import Destination, find_destinations
 from dragoman_server.proxying.plan import Plan, PlanChange, Planner
@@ -263,6 +264,9 @@ class BaseEndpoint(ABC):
             request.reasoning_key = await request.off_loop(
                 len(body), reasoning_key, request.owner, request.headers, request_head
             )
+        # Only one of several accounts has a file that was uploaded to it.
+        ids = await request.off_loop(len(body), referred_ids, body) if self.gateway.pool.has_choice else []
+        account = await self.account_of(ids)
         key = request.reasoning_key
         gateway, now = self.gateway, request.time()
         planner = Planner(
@@ -286,6 +290,7 @@ class BaseEndpoint(ABC):
             check_input=None if gateway.input_checker is None else gateway.input_checker(),
             change=change,
             refused_members=gateway.refused_members,
+            account=account,
         )
         return await request.off_loop(len(body), planner.first)
 
@@ -321,6 +326,12 @@ class BaseEndpoint(ABC):
             dollars = gateway.limits.estimate(prices, len(expanded.body))
             request.reserved = await gateway.limits.reserve_more(request.key, request.reserved, dollars)
         return expanded
+
+    async def account_of(self, ids: Sequence[str]) -> str:
+        """Return the id of the account that made the first known one of these vendor's ids, "" if none is known."""
+        gateway = self.gateway
+        found = await gateway.accounts.apply(FindAccount(ids, time.time())) if ids else ""
+        return found if any(each.id == found for each in gateway.settings.all_accounts()) else ""
 
     def carry_out(
         self,

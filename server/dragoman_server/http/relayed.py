@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute
 from dragoman import RemoteProtocolError, RequestHead, RequestRefused, peek
 from dragoman.codec import Endpoint, ProtocolSpec
 from dragoman.jsontext import JSONObject
-from dragoman_server.accounts.stores.operations import BindIds, FindAccount
+from dragoman_server.accounts.stores.operations import BindIds
 from dragoman_server.accounts.usage import NoMeter
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.endpoint import BaseEndpoint, ByProtocol
@@ -24,11 +24,12 @@ from dragoman_server.http.operations import (
     MediaType,
 )
 from dragoman_server.http.request import BodyReader, Query, path_below_mount
+from dragoman_server.proxying.affinity import referred_ids
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.proxying.relayed_plan import RelayedPlanner
 from dragoman_server.proxying.upload import Upload
 from dragoman_server.relayed.batch import models_in
-from dragoman_server.relayed.body import ids_in, ids_in_path
+from dragoman_server.relayed.body import ids_in_path
 from dragoman_server.relayed.form import Form, boundary_of
 from dragoman_server.relayed.table import (
     BELOW,
@@ -136,11 +137,12 @@ class RelayingEndpoint(BaseEndpoint):
             and (row.cost is Cost.LATER or (row.cost is Cost.ANSWER and not models))
         ):
             self.gateway.limits.refuse_unknown_cost(request.key)
-        account, rule = "", list[str]()
+        if not models and row.model is not ModelPlace.BODY and sends:
+            body = await upload.read_if_small()
+        known = body or b""
+        ids = [*ids_in_path(path), *await request.off_loop(len(known), referred_ids, known)]
+        account, rule = await self.account_of(ids), list[str]()
         if not models:
-            if row.model is not ModelPlace.BODY and sends:
-                body = await upload.read_if_small()
-            account = await self._account_of(path, body or b"")
             rule = self._rule_for(path) if not account else [account.partition("/")[0]]
             self._check_upstreams(request, rule)
         for model in reversed(models or [""]):  # the first one is in the record, and counts
@@ -190,12 +192,6 @@ class RelayingEndpoint(BaseEndpoint):
             raise RequestRefused(f"the body has to be {FORM}", status=415)
         body = await upload.read_whole()
         return body, None, await request.off_loop(len(body), peek, body, request.model_in_path)
-
-    async def _account_of(self, path: str, body: bytes) -> str:
-        """Return the id of the account that made what a request is about, "" if none is known."""
-        ids = [*ids_in_path(path), *ids_in(body)] if self._row.has_ids else []
-        found = await self.gateway.accounts.apply(FindAccount(ids, time.time())) if ids else ""
-        return found if any(each.id == found for each in self.gateway.settings.all_accounts()) else ""
 
     def _rule_for(self, path: str) -> list[str]:
         """Return the upstreams for requests that name no model. Raises RemoteProtocolError and RequestRefused."""

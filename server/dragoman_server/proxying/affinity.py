@@ -1,4 +1,6 @@
-"""Derive the key of the conversation that a request belongs to, so that it can stay with its account.
+"""Find what ties a request to an account: the conversation that it belongs to, and the files that it refers to.
+
+The key of a conversation is derived here, so that it can stay with its account.
 
 The upstream gets it as `prompt_cache_key` where the client sends none (`_transforms.cache_key`).
 
@@ -8,7 +10,9 @@ conversation cannot be read from it.
 """
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -38,6 +42,14 @@ _BILLING = tuple([spec.billing_header for spec in UPSTREAMS.values() if spec.bil
 # The bytes of a beginning that count. A few kilobytes are enough to distinguish conversations.
 _MAX_BYTES = 8192
 
+# Ids of objects that belong to the account that made them, as a whole string of JSON: files, vector stores, containers
+# (OpenAI's, Anthropic's), conversations, skills, assistants, threads, videos.
+_REFERENCE = re.compile(
+    rb'"((?:file|vs|cntr|container|conv|skill|asst|thread|video)[-_][A-Za-z0-9_-]{4,100})"'
+)
+# Those that are looked up, the first ones.
+_MAX_REFERENCES = 16
+
 _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -46,6 +58,12 @@ def conversation_key(owner: str, headers: Mapping[str, str], request_head: Reque
     """Return a key for the request's conversation, None if it has no beginning. owner: the client key's name."""
     parts = list(_identifying_parts(headers, request_head))
     return _hash(owner, parts) if parts else None
+
+
+def referred_ids(body: bytes) -> list[str]:
+    """Return the ids of vendors' objects that a request refers to, such as that of a file in a message."""
+    found = dict.fromkeys(each[1].decode() for each in islice(_REFERENCE.finditer(body), _MAX_REFERENCES))
+    return list(found)
 
 
 def reasoning_key(owner: str, headers: Mapping[str, str], request_head: RequestHead) -> str:

@@ -1,6 +1,6 @@
 """Where the requests for a model go: upstream, model there, protocol and accounts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -74,6 +74,15 @@ def find_destinations(
             Destination(model, route.upstream_model, protocol, upstream, accounts, route.advice, route.rule)
         )
     return tuple(destinations)
+
+
+def at_account(chain: Iterable[Destination], account: str) -> tuple[Destination, ...]:
+    """Return the destinations that have this account, with no other one. account: its id, "" for any."""
+    name = account.partition("/")[2]
+    found = [(to, tuple([each for each in to.accounts if each.id == account])) for to in chain]
+    return tuple(
+        [msgspec.structs.replace(to, accounts=only, only_account=name) for to, only in found if only]
+    )
 
 
 def record_destination(record: RequestRecord, to: Destination) -> None:

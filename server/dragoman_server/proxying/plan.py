@@ -32,7 +32,7 @@ from dragoman_server.models.routes import NO_LISTED_MODELS, ListedModels
 from dragoman_server.platform.off_loop import INLINE_BYTES, off_loop
 from dragoman_server.proxying.affinity import conversation_key
 from dragoman_server.proxying.betas import fit_betas, refused_beta
-from dragoman_server.proxying.destinations import Destination, find_destinations
+from dragoman_server.proxying.destinations import Destination, at_account, find_destinations
 from dragoman_server.proxying.refused_members import (
     REMEMBERED_S,
     RefusedMembers,
@@ -243,6 +243,7 @@ class Planner:
         change: See PlanChange.
         refused_members: Members that upstreams have refused before, and that are left out.
         chain: Where it may go, the best first; empty for where its model leads.
+        account: The id of the account that made what it refers to, which alone has that; "" if none is known.
     """
 
     settings: Settings
@@ -265,6 +266,7 @@ class Planner:
     change: PlanChange | None = None
     refused_members: RefusedMembers = field(default_factory=RefusedMembers)
     chain: tuple[Destination, ...] = ()
+    account: str = ""
 
     # A conversation stays with its account at one of the upstreams.
     _sticky: bool = field(default=False, init=False)
@@ -287,6 +289,8 @@ class Planner:
         chain = self.chain or find_destinations(
             self.settings, self.client, self._head.model, self.upstreams, self.listed
         )
+        if self.account:
+            chain = at_account(chain, self.account) or chain
         self._sticky = any(len(to.accounts) > 1 and to.settings.sticky for to in chain)
         if DECISIONS.isEnabledFor(logging.DEBUG):
             first, *others = chain

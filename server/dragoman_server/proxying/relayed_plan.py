@@ -87,7 +87,6 @@ class RelayedPlanner(Planner):
         path: That was requested, below the gateway's root.
         models: The names of its models: one, several for a batch, none where something else decides.
         rule: The upstreams that `[endpoints]` has for it, for requests without a model.
-        account: The account that made what it is about, "" if none is known.
         boundary: Of the form that the body is, None for another body.
         upload: The body, if it is sent while it arrives.
     """
@@ -97,7 +96,6 @@ class RelayedPlanner(Planner):
     path: str
     models: Sequence[str] = ()
     rule: Sequence[str] = ()
-    account: str = ""
     boundary: bytes | None = None
     upload: Upload | None = None
     _renamed: dict[str, str] = field(default_factory=dict, init=False)
@@ -136,12 +134,9 @@ class RelayedPlanner(Planner):
     def _without_model(self, name: str) -> Destination:
         settings = self.settings.upstream(name)
         assert settings is not None  # the configuration has it, and what is stored was compared with that
-        accounts, only = self.settings.accounts_of(settings), self.account.partition("/")[2]
-        if only:
-            accounts = tuple([each for each in accounts if each.name == only])
-        rule = "the account has the id" if only else "[endpoints] has the path"
+        rule = "the account has the id" if self.account else "[endpoints] has the path"
         spec = self.upstreams[settings.protocol]
-        return Destination("", "", spec, settings, accounts, rule=rule, only_account=only)
+        return Destination("", "", spec, settings, self.settings.accounts_of(settings), rule=rule)
 
     def _usable(self, to: Destination) -> Destination | None:
         """Return the destination with the protocol that has the path there, None if there is none."""

@@ -557,6 +557,42 @@ async def test_an_id_leads_back_to_the_account_that_made_it() -> None:
         assert fake.sent[-1].account == "up/b"
 
 
+CHAT_WITH_FILE = {
+    "model": "up/x",
+    "messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "file-abc123"}}]}],
+}
+FILE_OF_ANOTHER_KIND = {"model": "up/x", "input": [{"role": "user", "content": '"file-abc123" is a name'}]}
+
+
+@pytest.mark.backends(*VIRTUAL_BACKENDS)
+@pytest.mark.parametrize(
+    ("path", "body", "accounts"),
+    [
+        ("/v1/chat/completions", CHAT_WITH_FILE, {"up/a"}),
+        ("/v1/responses", {"model": "up/x", "input": "Hi", "tools": [{"type": "file_search", "vector_store_ids": ["file-abc123"]}]}, {"up/a"}),
+        ("/v1/images/edits", {"model": "up/x", "images": [{"file_id": "file-abc123"}]}, {"up/a"}),
+        ("/v1/fine_tuning/jobs", {"model": "x", "training_file": "file-abc123"}, {"up/a"}),
+        # A text is no reference, and the accounts take turns.
+        ("/v1/responses", FILE_OF_ANOTHER_KIND, {"up/a", "up/b"}),
+    ],
+)  # fmt: skip
+async def test_what_refers_to_a_file_goes_to_the_account_that_has_it(
+    path: str, body: Any, accounts: Any
+) -> None:
+    spoken = ("openai_responses", "openai_chat")
+    upstreams = keyless(upstream("up", "openai_responses", protocols=spoken, sticky=False))
+    settings: Any = {
+        "upstreams": upstreams,
+        "accounts": TWO[:2],
+        "endpoints": {"/v1/files": ("up",), "/v1/fine_tuning": ("up",)},
+    }
+    async with gateway(answer(A_FILE), answer(b"{}"), **settings) as (app, fake):
+        await call(app, "/v1/files", b"--b--", headers={"content-type": FORM})
+        for _ in range(3):
+            await call(app, path, body)
+        assert {each.account for each in fake.sent[1:]} == accounts
+
+
 @pytest.mark.backends(*REAL_BACKENDS)
 async def test_an_id_that_is_not_known_is_looked_for_at_every_account() -> None:
     async with gateway(NOT_FOUND, answer(A_FILE), **BY_ID) as (app, fake):
