@@ -15,7 +15,7 @@ import public_names
 from dragoman import UPSTREAMS, Capabilities
 from dragoman._wire.limits import LIMITS
 from dragoman.lint import RULES
-from dragoman_server.capabilities.doors import BETAS_BY_DOOR, DOORS
+from dragoman_server.capabilities.cloud_apis import BETAS_BY_API, CLOUD_APIS
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.http.cloud_paths import CLOUD_PATHS, PLACES
@@ -128,18 +128,18 @@ def _providers() -> str:
     return _table(head, *rows)
 
 
-def _doors() -> str:
+def _cloud_apis() -> str:
     protocols = {each.name: each.protocols for each in PROVIDERS}
     rows = [
         (
             _code(name),
-            _code(*(each for each in protocols[door.provider or name] if door.speaks(UPSTREAMS[each]))),
-            _code(*door.key_headers),
-            f"[`{door.extra}`](dependencies.md)",
-            "any" if door.unknown_betas else "known ones",
-            _code(*door.refuses) if door.refuses else "",
+            _code(*(each for each in protocols[api.provider or name] if api.speaks(UPSTREAMS[each]))),
+            _code(*api.key_headers),
+            f"[`{api.extra}`](dependencies.md)",
+            "any" if api.unknown_betas else "known ones",
+            _code(*api.refuses) if api.refuses else "",
         )
-        for name, door in DOORS.items()
+        for name, api in CLOUD_APIS.items()
     ]
     head = ("`host`", "protocols", "header of a key", "extra for other credentials", "betas", "left out")
     return _table(head, *rows)
@@ -158,13 +158,13 @@ def _cloud_paths() -> str:
 
 
 def _betas() -> str:
-    betas = dict.fromkeys(beta for known in BETAS_BY_DOOR.values() for beta in known)
-    head = ("beta", *(_code(door) for door in BETAS_BY_DOOR))
-    return _table(head, *[(_code(beta), *(_beta(beta, door) for door in BETAS_BY_DOOR)) for beta in betas])
+    betas = dict.fromkeys(beta for known in BETAS_BY_API.values() for beta in known)
+    head = ("beta", *(_code(api) for api in BETAS_BY_API))
+    return _table(head, *[(_code(beta), *(_beta(beta, api) for api in BETAS_BY_API)) for beta in betas])
 
 
-def _beta(beta: str, door: str) -> str:
-    known = BETAS_BY_DOOR[door]
+def _beta(beta: str, api: str) -> str:
+    known = BETAS_BY_API[api]
     name = known.get(beta)
     return "" if beta not in known else "no" if name is None else "yes" if name == beta else f"as `{name}`"
 
@@ -316,7 +316,7 @@ _TABLES: dict[str, Callable[[], str]] = {
     "model_families": _model_families,
     "providers": _providers,
     "cloud_paths": _cloud_paths,
-    "doors": _doors,
+    "cloud_apis": _cloud_apis,
     "betas": _betas,
     "hosts": _hosts,
     "families": _families,

@@ -1,4 +1,4 @@
-"""The rows of `providers` that are clouds. The rows of `doors` with their names say how they are called.
+"""The rows of `providers` that are clouds: keys, models and what they accept. How to call them is in `cloud_apis`.
 
 Azure's names of models are names of deployments, so they show no family of models.
 """

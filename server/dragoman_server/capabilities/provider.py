@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from dragoman.codec import Enforced, HostedUse
-from dragoman_server.capabilities.doors import in_partition
+from dragoman_server.capabilities.cloud_apis import in_partition
 from dragoman_server.settings.fields import NONE
 
 # The protocols that the hosts of these tables speak, by their names in the registry. What else needs a certain protocol

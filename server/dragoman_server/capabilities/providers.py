@@ -9,8 +9,8 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from dragoman.document import EFFORTS
+from dragoman_server.capabilities.cloud_apis import CLOUD_APIS, cloud_api_name_at, host_name
 from dragoman_server.capabilities.cloud_providers import CLOUDS
-from dragoman_server.capabilities.doors import DOORS, door_name_at, host_name
 from dragoman_server.capabilities.provider import (
     CHAT,
     CLAUDE_API,
@@ -297,7 +297,7 @@ def protocols_at(provider: Provider, url: str) -> tuple[str, ...]:
 def protocols_of_model(upstream: UpstreamSettings, model: str) -> tuple[str, ...]:
     """Return the protocols in which an upstream serves a model, the preferred one first."""
     served: tuple[str, ...] = ()
-    if host_name(upstream) in DOORS:
+    if host_name(upstream) in CLOUD_APIS:
         provider = provider_at(upstream.base_url, upstream.host)
         rows = () if provider is None else provider.model_protocols
         served = next((protocols for pattern, protocols in rows if matches(model, pattern)), ())
@@ -312,13 +312,19 @@ def provider_name(url: str, host: str = AUTO_HOST) -> str | None:
 
 
 def provider_at(url: str, host: str = AUTO_HOST) -> Provider | None:
-    """Return the provider to whose door or public host, or a subdomain of it (a region), `url` leads.
+    """Return the provider to whose cloud API or public host, or a subdomain of it (a region), `url` leads.
 
     host: UpstreamSettings.host.
     """
-    door = door_name_at(url) if host == AUTO_HOST else DOORS[host].provider or host if host in DOORS else ""
-    if door:
-        return next((provider for provider in PROVIDERS if provider.name == door), None)
+    api = (
+        cloud_api_name_at(url)
+        if host == AUTO_HOST
+        else CLOUD_APIS[host].provider or host
+        if host in CLOUD_APIS
+        else ""
+    )
+    if api:
+        return next((provider for provider in PROVIDERS if provider.name == api), None)
     host, _ = address_of(url)
     for provider in PROVIDERS:
         for public in (urlsplit(provider.base_url).netloc, *provider.hosts):

@@ -16,7 +16,7 @@ from typing import Any
 from dragoman import PROTOCOLS
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.accounts.prices import Prices
-from dragoman_server.capabilities.doors import DOORS, door_name_at
+from dragoman_server.capabilities.cloud_apis import CLOUD_APIS, cloud_api_name_at
 from dragoman_server.capabilities.providers import (
     PROVIDERS,
     address_of,
@@ -344,9 +344,9 @@ class _Loader(RouteTables):
         protocols = values.get("protocols", (protocol,) if protocol else ())
         self._check_capabilities(path, values, protocols)
         host = values.get("host", AUTO_HOST)
-        door = DOORS.get(door_name_at(values.get("base_url", "")) if host == AUTO_HOST else host)
-        for each in protocols if door is not None else ():
-            if door is not None and not door.speaks(self.specs[each]):
+        api = CLOUD_APIS.get(cloud_api_name_at(values.get("base_url", "")) if host == AUTO_HOST else host)
+        for each in protocols if api is not None else ():
+            if api is not None and not api.speaks(self.specs[each]):
                 self.add_problem((*path, "host"), f"is a cloud that does not speak {each}")
         if protocol and protocol not in protocols:
             text = f"does not list {quote_value(protocol)}, the preferred protocol"

@@ -8,10 +8,10 @@ is, with a key in a header.
 
 from functools import partial
 
-from dragoman_server.capabilities.doors import DOORS, host_name
+from dragoman_server.capabilities.cloud_apis import CLOUD_APIS, host_name
 from dragoman_server.hosts.aws import meant_status
-from dragoman_server.hosts.credentials import authorize_door, renew
-from dragoman_server.hosts.fit import fit_door
+from dragoman_server.hosts.credentials import authorize_cloud_call, renew
+from dragoman_server.hosts.fit import fit_cloud_call
 from dragoman_server.hosts.host import Authorize, Host, HostError, StreamedContent, UpstreamCall, add_key
 from dragoman_server.settings import UpstreamSettings
 from dragoman_server.settings.upstreams import PLAIN_HOST
@@ -24,8 +24,10 @@ _PLAIN = Host()
 HOSTS: dict[str, Host] = {
     PLAIN_HOST: _PLAIN,
     **{
-        name: Host(fit_door if door.routes else None, authorize_door, renew, partial(meant_status, door))
-        for name, door in DOORS.items()
+        name: Host(
+            fit_cloud_call if api.routes else None, authorize_cloud_call, renew, partial(meant_status, api)
+        )
+        for name, api in CLOUD_APIS.items()
     },
 }
 

@@ -10,7 +10,7 @@ from dragoman.codec import AwsMessage, AwsMessageReader, Framing
 from dragoman.errors import kind_of_status
 from dragoman.jsontext import JSONObject, decode_object, encode
 from dragoman.sse import Frame
-from dragoman_server.capabilities.doors import AWS_STREAM_STATUSES, EVENT_STREAM, Door
+from dragoman_server.capabilities.cloud_apis import AWS_STREAM_STATUSES, EVENT_STREAM, CloudApi
 from dragoman_server.capabilities.provider import MESSAGES
 
 ERROR_TYPE = "x-amzn-errortype"
@@ -35,10 +35,10 @@ _NOT_IN_STREAMS = frozenset({401, 403, 404})
 _OVERLOADED = {529: 503}
 
 
-def meant_status(door: Door, status: int, headers: Sequence[tuple[str, str]], body: bytes) -> int:
-    """Return the status that an error response of a door means."""
+def meant_status(api: CloudApi, status: int, headers: Sequence[tuple[str, str]], body: bytes) -> int:
+    """Return the status that an error response of an API means."""
     name = dict(headers).get(ERROR_TYPE, "").partition(":")[0]
-    return _of_model(body, 500) if name in _OF_MODEL else door.error_statuses.get(name, status)
+    return _of_model(body, 500) if name in _OF_MODEL else api.error_statuses.get(name, status)
 
 
 def _of_model(body: bytes, otherwise: int) -> int:

@@ -14,7 +14,7 @@ from typing import TypeVar
 import anyio
 
 from dragoman.codec import UpstreamSpec
-from dragoman_server.capabilities.doors import door_of, host_name, region_at
+from dragoman_server.capabilities.cloud_apis import cloud_api_of, host_name, region_at
 from dragoman_server.hosts.credential_libraries import (
     CREDENTIAL_LIBRARIES,
     SESSION_TOKEN,
@@ -144,17 +144,17 @@ def credential_of(extra: str, identity: str | None, scope: str) -> Credential:
 
 def cloud_credential(upstream: UpstreamSettings, account: AccountSettings) -> Credential | None:
     """Return the credential of an account, or None if it has a key or its upstream is no cloud."""
-    door = door_of(upstream)
-    if door is None or not door.extra or account.api_key is not None:
+    api = cloud_api_of(upstream)
+    if api is None or not api.extra or account.api_key is not None:
         return None
-    if any(name in upstream.headers for name in ("authorization", *door.key_headers)):
+    if any(name in upstream.headers for name in ("authorization", *api.key_headers)):
         return None
     # A signature is for a service, and its key for all of them.
-    scope = "" if CREDENTIAL_LIBRARIES[door.extra].signs else upstream.token_scope or door.scope
-    return credential_of(door.extra, account.identity, scope)
+    scope = "" if CREDENTIAL_LIBRARIES[api.extra].signs else upstream.token_scope or api.scope
+    return credential_of(api.extra, account.identity, scope)
 
 
-async def authorize_door(
+async def authorize_cloud_call(
     call: UpstreamCall,
     upstream: UpstreamSettings,
     protocol: UpstreamSpec,
@@ -165,10 +165,10 @@ async def authorize_door(
     credential = cloud_credential(upstream, account)
     if credential is None:
         return await add_key(call, upstream, protocol, account, now)
-    door = door_of(upstream)
-    assert door is not None  # it has credentials
-    if CREDENTIAL_LIBRARIES[door.extra].signs:
-        return await credential.sign(call, door.scope, _region(upstream), now)
+    api = cloud_api_of(upstream)
+    assert api is not None  # it has credentials
+    if CREDENTIAL_LIBRARIES[api.extra].signs:
+        return await credential.sign(call, api.scope, _region(upstream), now)
     found = await credential.get(now)
     return call._replace(headers=[*call.headers, *found.headers])
 

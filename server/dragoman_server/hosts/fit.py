@@ -1,9 +1,17 @@
-"""Fit calls to the doors of clouds, as the table of doors says."""
+"""Fit calls to the APIs of clouds, as the table `CLOUD_APIS` says."""
 
 from dragoman import RemoteProtocolError, RequestHead, peek
 from dragoman.codec import MODEL_IN_PATH, fill_path
 from dragoman.jsontext import encode
-from dragoman_server.capabilities.doors import BETAS, EVENT_STREAM, VERSION, BodyChanges, Door, Route, door_of
+from dragoman_server.capabilities.cloud_apis import (
+    BETAS,
+    EVENT_STREAM,
+    VERSION,
+    BodyChanges,
+    CloudApi,
+    Route,
+    cloud_api_of,
+)
 from dragoman_server.hosts.aws import BEDROCK_STREAM
 from dragoman_server.hosts.host import HostError, UpstreamCall
 from dragoman_server.settings import UpstreamSettings
@@ -13,16 +21,16 @@ _IN_CHUNKS = ("x-amzn-bedrock-accept", "application/json")
 _NO_BODY = RequestHead("", False, {})
 
 
-def fit_door(call: UpstreamCall, upstream: UpstreamSettings) -> UpstreamCall:
-    """Return a call of a protocol as the upstream's door takes it. Raises HostError."""
-    door = door_of(upstream)
-    assert door is not None  # its host has this function
+def fit_cloud_call(call: UpstreamCall, upstream: UpstreamSettings) -> UpstreamCall:
+    """Return a call of a protocol as the upstream's API takes it. Raises HostError."""
+    api = cloud_api_of(upstream)
+    assert api is not None  # its host has this function
     url, mark, query = call.url.partition("?")
     try:
         head = peek(call.held) if call.held else _NO_BODY
     except RemoteProtocolError as error:
         raise HostError(error.message) from None
-    for route in door.routes:
+    for route in api.routes:
         found = route.end.search(url)
         if found is None or not matches(head.model, route.models):
             continue
@@ -36,7 +44,7 @@ def fit_door(call: UpstreamCall, upstream: UpstreamSettings) -> UpstreamCall:
             # Clients mark betas there, and these services have no such parameter (anthropic 2.12.0, lib/vertex).
             mark = query = ""
         joint = "&" if mark and "?" in path else mark
-        call = call._replace(url=f"{_base(upstream, door)}{path}{joint}{query}")
+        call = call._replace(url=f"{_base(upstream, api)}{path}{joint}{query}")
         if route.event_stream and head.stream:
             headers = [(name, EVENT_STREAM if name == "accept" else value) for name, value in call.headers]
             call = call._replace(headers=[*headers, _IN_CHUNKS], framing=BEDROCK_STREAM)
@@ -44,10 +52,10 @@ def fit_door(call: UpstreamCall, upstream: UpstreamSettings) -> UpstreamCall:
     return call
 
 
-def _base(upstream: UpstreamSettings, door: Door) -> str:
+def _base(upstream: UpstreamSettings, api: CloudApi) -> str:
     """Return the base URL without what the paths of routes begin with."""
     base = upstream.base_url.rstrip("/")
-    return base.removesuffix(next((end for end in door.base_ends if base.endswith(end)), ""))
+    return base.removesuffix(next((end for end in api.base_ends if base.endswith(end)), ""))
 
 
 def _with_body(call: UpstreamCall, route: Route, changes: BodyChanges, head: RequestHead) -> UpstreamCall:

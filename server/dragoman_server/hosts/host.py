@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from dragoman.codec import SSE, Framing, UpstreamSpec
-from dragoman_server.capabilities.doors import door_of
+from dragoman_server.capabilities.cloud_apis import cloud_api_of
 from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.wire.headers import with_key
 
@@ -55,9 +55,9 @@ async def add_key(
     account: AccountSettings,
     now: float,
 ) -> UpstreamCall:
-    """Authorize a call by the account's key, in the header of its door, its protocol or the setting `auth`."""
-    door = door_of(upstream)
-    headers = with_key(call.headers, upstream, protocol, account.api_key, door.key_headers if door else ())
+    """Authorize a call by the account's key, in the header of its cloud, its protocol or the setting `auth`."""
+    api = cloud_api_of(upstream)
+    headers = with_key(call.headers, upstream, protocol, account.api_key, api.key_headers if api else ())
     return call._replace(headers=headers)
 
 

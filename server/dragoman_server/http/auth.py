@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dragoman import PROTOCOLS, RemoteProtocolError, RequestRefused
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.accounts.stored_keys import StoredKeys
-from dragoman_server.capabilities.doors import DOORS
+from dragoman_server.capabilities.cloud_apis import CLOUD_APIS
 from dragoman_server.http.aws_signature import AwsSignature, read_signature, refused
 from dragoman_server.http.browsers import refuse_form_content_type, refuse_other_origins
 from dragoman_server.http.request import Query, path_below_mount, read_body
@@ -64,7 +64,7 @@ class KeyPlaces(NamedTuple):
 def key_places(protocols: Iterable[ProtocolSpec]) -> KeyPlaces:
     """Return the places where clients of these protocols, and of clouds, send their key."""
     specs = [spec for spec in protocols if isinstance(spec, UpstreamSpec)]
-    of_clouds = [header for door in DOORS.values() for header in door.key_headers]
+    of_clouds = [header for api in CLOUD_APIS.values() for header in api.key_headers]
     headers = dict.fromkeys([*(spec.auth_header for spec in specs), *of_clouds])
     headers.pop("authorization", None)
     parameters = dict.fromkeys(spec.auth_query for spec in specs if spec.auth_query is not None)

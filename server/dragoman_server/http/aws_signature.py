@@ -14,7 +14,7 @@ from urllib.parse import quote
 from starlette.types import Scope
 
 from dragoman import RequestRefused
-from dragoman_server.capabilities.doors import DOORS
+from dragoman_server.capabilities.cloud_apis import CLOUD_APIS
 from dragoman_server.proxying.client_request import SCOPE_PATH
 from dragoman_server.settings.secret import Secret
 
@@ -22,7 +22,7 @@ from dragoman_server.settings.secret import Secret
 MAX_SKEW_S = 300
 
 _ALGORITHM = "AWS4-HMAC-SHA256"
-_SERVICES = {door.scope for door in DOORS.values() if door.extra == "bedrock"}
+_SERVICES = {api.scope for api in CLOUD_APIS.values() if api.extra == "bedrock"}
 _FORM = re.compile(
     _ALGORITHM
     + r" Credential=(?P<key_id>[\w-]{1,128})/(?P<scope>(?P<day>\d{8})/[\w-]{1,40}/(?P<service>[\w-]{1,40})"

@@ -16,7 +16,7 @@ from starlette.types import Message, Scope, Send
 from dragoman import UPSTREAMS, RemoteProtocolError, RequestRefused, peek
 from dragoman.codec import SSE, Framing, TokenCount, reframe
 from dragoman.jsontext import decode, decode_object, encode
-from dragoman_server.capabilities.doors import BETAS, DOORS, VERSION
+from dragoman_server.capabilities.cloud_apis import BETAS, CLOUD_APIS, VERSION
 from dragoman_server.capabilities.provider import MESSAGES
 from dragoman_server.hosts.aws import BEDROCK_STREAM, ERROR_TYPE, write_error
 from dragoman_server.http.request import path_below_mount
@@ -102,7 +102,7 @@ assert _count is not None
 _COUNT: TokenCount = _count
 
 # What the bodies of clouds have instead of headers of Messages, and the versions of the API by their names for them.
-_BODIES = [route.body for door in DOORS.values() for route in door.routes if route.body is not None]
+_BODIES = [route.body for api in CLOUD_APIS.values() for route in api.routes if route.body is not None]
 _HEADER_MEMBERS: Mapping[str, str] = {
     "anthropic_version": VERSION,
     **{member: header for body in _BODIES for header, member in body.from_headers.items()},

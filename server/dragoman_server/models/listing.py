@@ -12,7 +12,7 @@ import anyio
 
 from dragoman import UPSTREAMS, RemoteProtocolError
 from dragoman.codec import UpstreamSpec
-from dragoman_server.capabilities.doors import door_of
+from dragoman_server.capabilities.cloud_apis import cloud_api_of
 from dragoman_server.models.info import ModelInfo, read_models
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
@@ -41,8 +41,8 @@ class AccountRefused(ModelListError):
 
 def can_list(upstream: UpstreamSettings, specs: Mapping[str, UpstreamSpec] = UPSTREAMS) -> bool:
     """True if the settings request this upstream's list and its protocol has one. specs: see Gateway.upstreams."""
-    spec, door = specs.get(upstream.protocol), door_of(upstream)
-    has_list = spec is not None and spec.model_list is not None and (door is None or door.lists_models)
+    spec, api = specs.get(upstream.protocol), cloud_api_of(upstream)
+    has_list = spec is not None and spec.model_list is not None and (api is None or api.lists_models)
     return upstream.model_list and has_list
 
 

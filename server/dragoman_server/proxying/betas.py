@@ -1,6 +1,6 @@
 """Fit the betas of a request to what its upstream has.
 
-A list of betas is a header. Each door of a cloud knows some by name (`capabilities.doors`); one that a door does not
+A list of betas is a header. Each API of a cloud knows some by name (`capabilities.cloud_apis`); one that it does not
 have is left out, with an entry in the ledger, and so is one that the upstream has refused by its name. What the
 configuration sets stays.
 """
@@ -8,7 +8,7 @@ configuration sets stays.
 from collections.abc import Collection, Iterator
 
 from dragoman import Ledger, WireError
-from dragoman_server.capabilities.doors import Door
+from dragoman_server.capabilities.cloud_apis import CloudApi
 from dragoman_server.settings import UpstreamSettings
 from dragoman_server.wire.headers import HeaderList
 
@@ -17,7 +17,7 @@ def fit_betas(
     headers: HeaderList,
     lists: Collection[str],
     upstream: UpstreamSettings,
-    door: Door | None,
+    api: CloudApi | None,
     left_out: Collection[str],
     losses: Ledger,
 ) -> HeaderList:
@@ -33,7 +33,7 @@ def fit_betas(
         configured = set(_values(upstream.headers[name].reveal())) if name in upstream.headers else ()
         kept: dict[str, None] = {}
         for beta in _values(value):
-            sent = beta if door is None or beta in configured else door.beta(beta)
+            sent = beta if api is None or beta in configured else api.beta(beta)
             if sent is None or sent in left_out:
                 losses.dropped(f"/{name}/{beta}", "the upstream does not have this beta")
             else:

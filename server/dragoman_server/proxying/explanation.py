@@ -11,10 +11,10 @@ from dragoman import PROTOCOLS, RemoteProtocolError, RequestRefused, peek
 from dragoman.codec import ProtocolSpec, find_endpoint
 from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
-from dragoman_server.capabilities.doors import door_of
+from dragoman_server.capabilities.cloud_apis import cloud_api_of
 from dragoman_server.capabilities.resolve import KnownCapability, known_capabilities
 from dragoman_server.hosts import UpstreamCall, add_key, host_of
-from dragoman_server.hosts.credentials import authorize_door
+from dragoman_server.hosts.credentials import authorize_cloud_call
 from dragoman_server.models.routes import deciding_upstream
 from dragoman_server.policy.attempts import Account, Attempts, Offer, Selection, UpstreamAccounts
 from dragoman_server.proxying.destinations import Destination, find_destinations
@@ -26,7 +26,7 @@ from dragoman_server.wire.headers import HeaderList, with_key
 _ID = "0" * 32
 _NOW = 0
 # How hosts authorize calls of an account with a key.
-_BY_KEY = (add_key, authorize_door)
+_BY_KEY = (add_key, authorize_cloud_call)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +190,11 @@ def _masked(
     headers = [(name, secret.get(name, settings.mask(value))) for name, value in call.headers]
     if account is None or account.api_key is None or host_of(to.settings).authorize not in _BY_KEY:
         return headers
-    key, door = account.api_key.reveal(), door_of(to.settings)
+    key, api = account.api_key.reveal(), cloud_api_of(to.settings)
     return [
         (name, value.replace(key, str(account.api_key)))
         for name, value in with_key(
-            headers, to.settings, to.upstream, account.api_key, door.key_headers if door else ()
+            headers, to.settings, to.upstream, account.api_key, api.key_headers if api else ()
         )
     ]
 

@@ -24,7 +24,7 @@ from dragoman.codec import (
     fill_path,
 )
 from dragoman.document import ReasoningLookup, Request
-from dragoman_server.capabilities.doors import door_of
+from dragoman_server.capabilities.cloud_apis import cloud_api_of
 from dragoman_server.capabilities.resolve import capabilities_for, known_capabilities
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.log import DECISIONS, log_decision
@@ -328,7 +328,7 @@ class Planner:
         translated = self._translate(to, endpoint, signer, signed_reasoning)
         headers = self._headers(to, translated, stream=streams)
         path = to.upstream.path_for(to.upstream_model, stream=streams)
-        if (door := door_of(to.settings)) is not None and door.routes:
+        if (api := cloud_api_of(to.settings)) is not None and api.routes:
             fill_path(MODEL_IN_PATH, to.upstream_model)  # its host puts the model into the path
         if (translated.relayed or translated.rewritten) and self.query in _RELAYED_QUERY:
             path = with_query(path, self.query)
@@ -377,8 +377,8 @@ class Planner:
         )
         if to.upstream.list_headers:
             left_out = self.refused_members.get(to.settings.name, to.upstream_model, self.now)
-            lists, door = to.upstream.list_headers, door_of(to.settings)
-            headers = fit_betas(headers, lists, to.settings, door, left_out, translated.losses)
+            lists, api = to.upstream.list_headers, cloud_api_of(to.settings)
+            headers = fit_betas(headers, lists, to.settings, api, left_out, translated.losses)
         return headers
 
     def learn_refused_member(self, plan: Plan, error: dragoman.WireError) -> bool:
@@ -425,10 +425,10 @@ class Planner:
                 max_output_tokens=capabilities.max_output_tokens or listed.largest_limit,
                 context_window=capabilities.context_window or listed.context,
             )
-        door = door_of(settings)
+        api = cloud_api_of(settings)
         left_out = (
             *self.refused_members.get(settings.name, model, self.now),
-            *(door.refuses if door else ()),
+            *(api.refuses if api else ()),
         )
         if lacking := [name for name in left_out if name in upstream.refusals]:
             capabilities = msgspec.structs.replace(capabilities, **dict.fromkeys(lacking, False))

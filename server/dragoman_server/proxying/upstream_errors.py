@@ -13,7 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from dragoman import ErrorKind, WireError
-from dragoman_server.capabilities.doors import door_name_at
+from dragoman_server.capabilities.cloud_apis import cloud_api_name_at
 from dragoman_server.capabilities.providers import provider_name
 from dragoman_server.hosts.credentials import cloud_credential
 from dragoman_server.proxying.destinations import Destination
@@ -67,7 +67,7 @@ class Scrub(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=256)  # each response needs it, and only the settings have such URLs
 def _private_address(base_url: str) -> tuple[str, str]:
     """Return the origin and the host of an upstream, "" where they are public."""
-    if provider_name(base_url) is not None and not door_name_at(base_url):
+    if provider_name(base_url) is not None and not cloud_api_name_at(base_url):
         return "", ""  # the address is public; a cloud's may name the customer
     origin, host = origin_of(base_url)
     # A host of one word may occur with another meaning.

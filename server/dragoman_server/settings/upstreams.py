@@ -26,7 +26,7 @@ VERSION_HEADER = "anthropic-version"
 AUTO_VERSION = "auto"
 NEWEST_VERSION = "2026-10-21"
 
-# Values of `host`: by the base URL, a server that needs nothing, and the rows of `capabilities.doors`.
+# Values of `host`: by the base URL, a server that needs nothing, and the rows of `capabilities.cloud_apis`.
 AUTO_HOST = "auto"
 PLAIN_HOST = "plain"
 HOST_NAMES = (
@@ -73,7 +73,7 @@ class UpstreamSettings(CapabilitySettings):
     host: Annotated[
         str,
         HOST_NAMES,
-        "the door of a cloud that it is; auto: by the base URL; plain: none, whatever the base URL",
+        "the API of a cloud that it is; auto: by the base URL; plain: none, whatever the base URL",
     ] = AUTO_HOST
     identity: Annotated[str | None, IDENTITY] = None
     region: Annotated[str | None, "AWS region to sign for, where the base URL does not have it"] = None

@@ -36,7 +36,13 @@ from dragoman_server.hosts.credential_libraries import (
     CredentialLibrary,
     FoundCredential,
 )
-from dragoman_server.hosts.credentials import EARLY_S, PAUSE_S, Credential, authorize_door, credential_of
+from dragoman_server.hosts.credentials import (
+    EARLY_S,
+    PAUSE_S,
+    Credential,
+    authorize_cloud_call,
+    credential_of,
+)
 from dragoman_server.settings import AccountSettings, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.client import UpstreamClient
@@ -190,7 +196,7 @@ async def test_identity_and_scope_are_those_of_the_settings(library: Library) ->
     up = UpstreamSettings(name="up", protocol=MESSAGES.name, base_url=VERTEX, token_scope="s", identity="i")
     account = AccountSettings(upstream="up", name="a", identity="other")
     for each in (up.default_account, account):
-        await authorize_door(UpstreamCall("POST", VERTEX, (), b"{}"), up, MESSAGES, each, NOON)
+        await authorize_cloud_call(UpstreamCall("POST", VERTEX, (), b"{}"), up, MESSAGES, each, NOON)
     assert library.asked == [("i", "s"), ("other", "s")]
 
 
@@ -269,10 +275,10 @@ async def test_a_key_or_a_header_of_the_settings_is_used_as_it_is(library: Libra
         name="up", protocol=MESSAGES.name, base_url=VERTEX, headers={"authorization": Secret("x")}
     )
     account = AccountSettings(upstream="up", name="a")
-    assert (await authorize_door(call, with_header, MESSAGES, account, NOON)).headers == call.headers
+    assert (await authorize_cloud_call(call, with_header, MESSAGES, account, NOON)).headers == call.headers
     plain = UpstreamSettings(name="up", protocol=MESSAGES.name, base_url=VERTEX)
     keyed = AccountSettings(upstream="up", name="a", api_key=Secret("k"))
-    assert (await authorize_door(call, plain, MESSAGES, keyed, NOON)).headers == [
+    assert (await authorize_cloud_call(call, plain, MESSAGES, keyed, NOON)).headers == [
         ("authorization", "Bearer k")
     ]
     assert library.fetched == 0
@@ -312,7 +318,7 @@ async def test_the_signature_of_the_vector(aws: None) -> None:
         b'{"max_tokens":1}',
     )
     account = AccountSettings(upstream="up", name="a")
-    signed = await authorize_door(call, bedrock(), MESSAGES, account, NOON)
+    signed = await authorize_cloud_call(call, bedrock(), MESSAGES, account, NOON)
     assert signed == call._replace(
         headers=[
             *call.headers,
@@ -397,11 +403,11 @@ async def test_what_cannot_be_signed(aws: None, monkeypatch: pytest.MonkeyPatch)
     account = AccountSettings(upstream="up", name="a")
     call = UpstreamCall("POST", RUNTIME, (), b"{}")
     with pytest.raises(HostError, match=r"^set region: its base URL does not show"):
-        await authorize_door(call, bedrock(base_url="http://127.0.0.1:9"), MESSAGES, account, NOON)
+        await authorize_cloud_call(call, bedrock(base_url="http://127.0.0.1:9"), MESSAGES, account, NOON)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     credential_of.cache_clear()
     with pytest.raises(HostError, match=r"^botocore has no credentials for it: NoCredentialsError$"):
-        await authorize_door(call, bedrock(), MESSAGES, account, NOON)
+        await authorize_cloud_call(call, bedrock(), MESSAGES, account, NOON)
 
 
 async def test_an_identity_of_aws_is_a_profile(
@@ -411,7 +417,7 @@ async def test_an_identity_of_aws_is_a_profile(
         "[team]\naws_access_key_id = AKIDTEAM\naws_secret_access_key = s\naws_session_token = t\n"
     )
     account = AccountSettings(upstream="up", name="a", identity="team")
-    signed = await authorize_door(
+    signed = await authorize_cloud_call(
         UpstreamCall("POST", RUNTIME, (), b"{}"), bedrock(), MESSAGES, account, NOON
     )
     headers = dict(signed.headers)

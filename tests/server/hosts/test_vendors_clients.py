@@ -1,4 +1,4 @@
-"""What the vendors' own clients for clouds send is what the doors get: URL, body and the headers that clouds read."""
+"""What the vendors' own clients for clouds send is what the clouds get: URL, body and the headers that clouds read."""
 
 import json
 from collections.abc import Callable

@@ -146,7 +146,7 @@ def test_a_beta_is_refused_with_a_400(status: int, found: str | None) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("policy", "status"), [("record", 200), ("refuse", 400)])
-async def test_betas_that_a_door_does_not_have_are_dropped(policy: str, status: int) -> None:
+async def test_betas_that_an_api_does_not_have_are_dropped(policy: str, status: int) -> None:
     """Those of the configuration are sent all the same."""
     configured = {"anthropic-beta": Secret(BETAS[2])}
     upstream = {"host": "mantle", "api_key": Secret("k"), "headers": configured, "loss_policy": policy}

@@ -12,7 +12,7 @@ import anyio
 import msgspec
 
 from dragoman import UPSTREAMS
-from dragoman_server.capabilities.doors import door_of
+from dragoman_server.capabilities.cloud_apis import cloud_api_of
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.settings.values import API_VERSION
@@ -55,8 +55,8 @@ def configured_paths(upstream: UpstreamSettings) -> list[EndpointPath]:
 
     None for a cloud whose paths a table has, because they may depend on the request.
     """
-    door = door_of(upstream)
-    if door is not None and door.routes:
+    api = cloud_api_of(upstream)
+    if api is not None and api.routes:
         return []
     names = sorted(upstream.protocols, key=lambda name: name != upstream.protocol)
     return [EndpointPath(name, upstream.base_url_for(name)) for name in names]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from dragoman_server.capabilities.doors import door_of
+from dragoman_server.capabilities.cloud_apis import cloud_api_of
 from dragoman_server.capabilities.providers import address_of
 from dragoman_server.capabilities.resolve import upstreams_without_grammars
 from dragoman_server.cli.doctor.failures import EXPIRED, NOT_YET_VALID
@@ -74,14 +74,14 @@ def _grammars(loaded: LoadedConfig) -> Iterator[CheckFinding]:
 def _clouds(loaded: LoadedConfig) -> Iterator[CheckFinding]:
     """Yield the upstreams whose credentials cannot be found, because a library for that is not installed."""
     for upstream in loaded.settings.upstreams:
-        door = door_of(upstream)
-        if door is None or not door.extra or missing_extra(door.extra) is None:
+        api = cloud_api_of(upstream)
+        if api is None or not api.extra or missing_extra(api.extra) is None:
             continue
         if any(cloud_credential(upstream, account) for account in loaded.settings.accounts_of(upstream)):
             text = (
-                f"has no api_key, and dragoman[{door.extra}], which finds other credentials, is not installed"
+                f"has no api_key, and dragoman[{api.extra}], which finds other credentials, is not installed"
             )
-            fix = install_command(door.extra)
+            fix = install_command(api.extra)
             yield CheckFinding.error("extra", f"upstream {upstream.name}", text, fix)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dragoman import UPSTREAMS
-from dragoman_server.capabilities.doors import DOORS
+from dragoman_server.capabilities.cloud_apis import CLOUD_APIS
 from dragoman_server.capabilities.provider import CHAT
 from dragoman_server.capabilities.providers import PROVIDERS, address_of
 from dragoman_server.cli.listeners import find_listener, free_port
@@ -97,9 +97,9 @@ def _entries_of_clouds(loaded: LoadedConfig, environ: Mapping[str, str]) -> Iter
     """Yield the clouds that variables show and that are no upstreams by a key. Nothing looks for credentials here."""
     for provider in PROVIDERS:
         shown = next((name for name in provider.set_by if environ.get(name)), None)
-        url, door = provider.base_url_in(environ), DOORS.get(provider.name)
+        url, api = provider.base_url_in(environ), CLOUD_APIS.get(provider.name)
         known = loaded.settings.upstream(provider.name) is not None
-        if known or shown is None or url is None or door is None:
+        if known or shown is None or url is None or api is None:
             continue
         if is_loopback(address_of(url)[0]):  # clients that are set for a cloud find the gateway there
             continue
@@ -111,10 +111,10 @@ def _entries_of_clouds(loaded: LoadedConfig, environ: Mapping[str, str]) -> Iter
             headers={header: Secret("") for header, _ in provider.headers},
             variables=dict(provider.headers),
         )
-        missing = missing_extra(door.extra) is not None
+        missing = missing_extra(api.extra) is not None
         comment = (
-            f"Without api_key it gets the credentials that dragoman[{door.extra}] finds; `dragoman doctor` says which.",
-            *((f"Install that, and remove the # below: {install_command(door.extra)}",) if missing else ()),
+            f"Without api_key it gets the credentials that dragoman[{api.extra}] finds; `dragoman doctor` says which.",
+            *((f"Install that, and remove the # below: {install_command(api.extra)}",) if missing else ()),
         )
         yield Entry(upstream, provider.name, f"a cloud, by {shown}", comment, active=not missing)
 

@@ -1,8 +1,9 @@
-"""The doors of clouds: how calls to each of them differ from their protocol's calls. The only table of that.
+"""The APIs of clouds: how calls to each of them differ from their protocol's calls. The only table of that.
 
-A door is one kind of address at which a cloud serves models. Most speak a protocol as it is, with another header for
+A cloud has one or more APIs at which it serves models. Most speak a protocol as it is, with another header for
 the key or a token. Some have the model in the path and a version in the body, and one has its own framing. `hosts` does
-what the rows say; what the models behind a door accept is in `providers`, as for any other host.
+what the rows say; what the models behind an API accept is in `providers`, as for any other host: a row
+there with the same name, or with the name in `provider`.
 
 Sources: anthropic 2.12.0 and openai 3.54.0 (their clients for clouds), botocore 1.44.5 (its service models),
 learn.microsoft.com (api-version-lifecycle), docs.aws.amazon.com (inference-messages-api); betas: litellm 1.109.1,
@@ -26,7 +27,7 @@ EVENT_STREAM = "application/vnd.amazon.eventstream"
 
 @dataclass(frozen=True, slots=True)
 class BodyChanges:
-    """How a door's body differs from the body of its protocol.
+    """How a body of an API differs from the body of its protocol.
 
     Attributes:
         without: Members that are not in it, because the path has them.
@@ -41,7 +42,7 @@ class BodyChanges:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a door has one path of a protocol.
+    """Where an API has one path of a protocol.
 
     Attributes:
         end: The end of the protocol's URL, without its query.
@@ -61,8 +62,8 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """One door.
+class CloudApi:
+    """One API of a cloud.
 
     Attributes:
         address: Host and path of base URLs that lead there, None if that shows nothing. The group `region` is the
@@ -94,15 +95,15 @@ class Door:
     lists_models: bool = False
 
     def speaks(self, protocol: UpstreamSpec) -> bool:
-        """True if the door has a protocol: its path is one of the routes, if there are any."""
+        """True if the API has a protocol: its path is one of the routes, if there are any."""
         path = f"{protocol.base_path}{protocol.path_for('model', stream=False)}"
         return not self.routes or any(route.end.search(path) for route in self.routes)
 
     def beta(self, name: str) -> str | None:
-        """Return the name by which the door has a beta, None if it does not have it."""
+        """Return the name by which the API has a beta, None if it does not have it."""
         if not self.betas:
             return name
-        return BETAS_BY_DOOR[self.betas].get(name, name if self.unknown_betas else None)
+        return BETAS_BY_API[self.betas].get(name, name if self.unknown_betas else None)
 
 
 # Betas. The columns: y passes, - is dropped, > has the name below; a blank is unknown.
@@ -153,9 +154,9 @@ def _beta_columns() -> dict[str, dict[str, str | None]]:
     return columns
 
 
-BETAS_BY_DOOR: Mapping[str, Mapping[str, str | None]] = _beta_columns()
+BETAS_BY_API: Mapping[str, Mapping[str, str | None]] = _beta_columns()
 
-# AWS. Beginnings of regions -> the domains of Bedrock Runtime and of its other doors (openai 3.54.0,
+# AWS. Beginnings of regions -> the domains of Bedrock Runtime and of its other APIs (openai 3.54.0,
 # providers/bedrock.py); "" is every other region.
 AWS_PARTITIONS: Mapping[str, tuple[str, str]] = {
     "cn-": ("amazonaws.com.cn", "api.amazonwebservices.com.cn"),
@@ -224,21 +225,21 @@ _INVOKE_BODY = BodyChanges(
 )
 
 # By the setting `host`. Where several addresses fit, the first one counts.
-DOORS: Mapping[str, Door] = {
-    "foundry": Door(
+CLOUD_APIS: Mapping[str, CloudApi] = {
+    "foundry": CloudApi(
         re.compile(r"\.services\.ai\.azure\.(?:com|us|cn)/anthropic"),
         ("x-api-key", "api-key"),  # the second one "for backwards compatibility"
         extra="azure",
         scope="https://ai.azure.com/.default",
         betas="foundry",
     ),
-    "azure": Door(
+    "azure": CloudApi(
         re.compile(r"\.(?:openai|services\.ai|cognitiveservices)\.azure\.(?:com|us|cn)(?:/|$)"),
         ("api-key",),
         extra="azure",
         scope="https://ai.azure.com/.default",
     ),
-    "azure-dated": Door(
+    "azure-dated": CloudApi(
         None,
         ("api-key",),
         provider="azure",
@@ -250,7 +251,7 @@ DOORS: Mapping[str, Door] = {
         ),
         base_ends=("/v1",),
     ),
-    "vertex": Door(
+    "vertex": CloudApi(
         re.compile(r"^(?:[a-z0-9-]+-)?aiplatform\.(?:(?:us|eu)\.rep\.)?googleapis\.com/"),
         ("authorization",),
         extra="vertex",
@@ -274,14 +275,14 @@ DOORS: Mapping[str, Door] = {
         betas="vertex",
         unknown_betas=False,
     ),
-    "claude-google": Door(
+    "claude-google": CloudApi(
         re.compile(r"^claude\.googleapis\.com/"),
         ("authorization",),
         extra="vertex",
         scope="https://www.googleapis.com/auth/cloud-platform",
         lists_models=True,
     ),
-    "claude-aws": Door(
+    "claude-aws": CloudApi(
         _aws_address("aws-external-anthropic"),
         ("authorization",),
         extra="bedrock",
@@ -289,7 +290,7 @@ DOORS: Mapping[str, Door] = {
         error_statuses=_AWS_ERRORS,
         lists_models=True,
     ),
-    "mantle": Door(
+    "mantle": CloudApi(
         _aws_address("bedrock-mantle"),
         ("authorization",),
         extra="bedrock",
@@ -311,7 +312,7 @@ DOORS: Mapping[str, Door] = {
         error_statuses=_AWS_ERRORS,
         lists_models=True,
     ),
-    "bedrock": Door(
+    "bedrock": CloudApi(
         _aws_address("bedrock-runtime(?:-fips)?"),
         ("authorization",),
         extra="bedrock",
@@ -326,7 +327,7 @@ DOORS: Mapping[str, Door] = {
         unknown_betas=False,
         error_statuses=_AWS_ERRORS,
     ),
-    "bedrock-invoke": Door(
+    "bedrock-invoke": CloudApi(
         None,
         ("authorization",),
         provider="bedrock",
@@ -350,31 +351,31 @@ DOORS: Mapping[str, Door] = {
 }
 
 
-def door_of(upstream: UpstreamSettings) -> Door | None:
-    """Return the door that an upstream is, None for a server that needs nothing of this."""
-    return DOORS.get(host_name(upstream))
+def cloud_api_of(upstream: UpstreamSettings) -> CloudApi | None:
+    """Return the API of a cloud that an upstream is, None for a server that needs nothing of this."""
+    return CLOUD_APIS.get(host_name(upstream))
 
 
 def host_name(upstream: UpstreamSettings) -> str:
     """Return the name of the upstream's host: as the setting says, else by its base URL, "" for any other server."""
-    return door_name_at(upstream.base_url) if upstream.host == AUTO_HOST else upstream.host
+    return cloud_api_name_at(upstream.base_url) if upstream.host == AUTO_HOST else upstream.host
 
 
 @lru_cache(maxsize=256)  # each request asks, and only the settings have such URLs
-def door_name_at(base_url: str) -> str:
-    """Return the name of the door to which a base URL leads by itself, "" if it leads to none."""
+def cloud_api_name_at(base_url: str) -> str:
+    """Return the name of the API to which a base URL leads by itself, "" if it leads to none."""
     try:
         parts = urlsplit(base_url)
         address = f"{(parts.hostname or '').lower()}{parts.path or '/'}"
     except ValueError:
         return ""
-    return next((name for name, door in DOORS.items() if door.address and door.address.search(address)), "")
+    return next((name for name, api in CLOUD_APIS.items() if api.address and api.address.search(address)), "")
 
 
 @lru_cache(maxsize=256)
-def region_at(door: str, base_url: str) -> str | None:
+def region_at(api: str, base_url: str) -> str | None:
     """Return the region that a base URL has in its host."""
-    address = DOORS[door].address
-    pattern = DOORS["bedrock"].address if address is None else address
+    address = CLOUD_APIS[api].address
+    pattern = CLOUD_APIS["bedrock"].address if address is None else address
     found = pattern.search(f"{urlsplit(base_url).hostname or ''}/") if pattern is not None else None
     return None if found is None else found.groupdict().get("region")

@@ -1,4 +1,4 @@
-"""The doors of clouds: a client's request in, the cloud's out, as rows of sent.txt; and what its answers mean."""
+"""The APIs of clouds: a client's request in, the cloud's out, as rows of sent.txt; and what its answers mean."""
 
 import base64
 import json
@@ -20,7 +20,7 @@ from dragoman import UPSTREAMS
 from dragoman.codec import find_endpoint
 from dragoman.sse import SSEParser
 from dragoman_server.app import create_app
-from dragoman_server.capabilities.doors import BETAS_BY_DOOR, DOORS
+from dragoman_server.capabilities.cloud_apis import BETAS_BY_API, CLOUD_APIS
 from dragoman_server.capabilities.provider import MESSAGES
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.models.listing import can_list, fetch_models
@@ -43,7 +43,7 @@ GEMINI = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
 
 
 def sent(lines: list[str]) -> list[str]:
-    """What the door gets, and what the client is told of it."""
+    """What the cloud gets, and what the client is told of it."""
     base_url, host, target, model = lines[0].split(" ", 3)
     path, _, query = target.partition("?")
     headers, end = json.JSONDecoder().raw_decode(lines[1])
@@ -89,14 +89,14 @@ def sent(lines: list[str]) -> list[str]:
     return [f"{request.method} {request.url}", *shown, request.content.decode(), *losses]
 
 
-def test_what_the_doors_get() -> None:
+def test_what_the_clouds_get() -> None:
     rows.check(SENT, sent)
 
 
-def test_each_door_can_be_set_and_has_a_provider() -> None:
-    assert {AUTO_HOST, PLAIN_HOST, *DOORS} == set(HOST_NAMES)
-    assert {door.provider or name for name, door in DOORS.items()} <= {each.name for each in PROVIDERS}
-    assert {door.betas for door in DOORS.values()} == {"", *BETAS_BY_DOOR}
+def test_each_api_can_be_set_and_has_a_provider() -> None:
+    assert {AUTO_HOST, PLAIN_HOST, *CLOUD_APIS} == set(HOST_NAMES)
+    assert {api.provider or name for name, api in CLOUD_APIS.items()} <= {each.name for each in PROVIDERS}
+    assert {api.betas for api in CLOUD_APIS.values()} == {"", *BETAS_BY_API}
 
 
 # What comes back from InvokeModel.
@@ -263,8 +263,8 @@ async def test_the_address_of_a_resource_is_not_told() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_models_that_a_door_lists() -> None:
-    """Mantle has its list in another place; most doors have none."""
+async def test_the_models_that_an_api_lists() -> None:
+    """Mantle has its list in another place; most APIs have none."""
     asked: list[str] = []
 
     def respond(request: httpx2.Request) -> httpx2.Response:
