@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from dragoman.codec import UpstreamSpec
 from dragoman_server.settings import UpstreamSettings
+from dragoman_server.settings.patterns import matches
 from dragoman_server.settings.upstreams import AUTO_HOST
 
 VERSION = "anthropic-version"
@@ -49,16 +50,20 @@ class Route:
         path: Below the base URL: with `{model}`, and with the named groups of `end`.
         stream_path: The one for a stream, if that is another.
         models: The pattern of the names of the models that it is for.
+        model: Its first group is what the path has of a model's name; the route is for models that it finds.
         body: None leaves the body as it is.
         event_stream: A stream comes as EVENT_STREAM.
+        counts_in: The body is that of CountTokens, with the protocol's in it, and this member of the answer the count.
     """
 
     end: re.Pattern[str]
     path: str
     stream_path: str | None = None
     models: str = "*"
+    model: re.Pattern[str] = re.compile("(.*)", re.DOTALL)
     body: BodyChanges | None = None
     event_stream: bool = False
+    counts_in: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,11 @@ class CloudApi:
         """True if the API has a protocol: its path is one of the routes, if there are any."""
         path = f"{protocol.base_path}{protocol.path_for('model', stream=False)}"
         return not self.routes or any(route.end.search(path) for route in self.routes)
+
+    def route(self, url: str, model: str) -> Route | None:
+        """Return where the API has a URL of a protocol, without its query, for a model; None if that stays as it is."""
+        fitting = (each for each in self.routes if each.end.search(url) and matches(model, each.models))
+        return next((each for each in fitting if each.model.fullmatch(model)), None)
 
     def beta(self, name: str) -> str | None:
         """Return the name by which the API has a beta, None if it does not have it."""
@@ -213,6 +223,8 @@ _MESSAGES = re.compile(r"/v1/messages$")
 _COUNT = re.compile(r"/v1/messages/count_tokens$")
 _CHAT = re.compile(r"/chat/completions$")
 _RESPONSES = re.compile(r"/responses(?P<rest>/[a-z_]+)?$")
+# Not known to count their tokens.
+_RESPONSES_UNCOUNTED = re.compile(r"/responses(?P<rest>/(?!input_tokens)[a-z_]+)?$")
 _GENERATE = re.compile(r"/v1beta/models/(?P<model>[^/]+):(?P<verb>[A-Za-z]+)$")
 _MODELS = re.compile(r"/models$")
 
@@ -222,6 +234,16 @@ _INVOKE_BODY = BodyChanges(
     ("model", "stream"),
     dict.fromkeys(_OLD_VERSIONS, "bedrock-2023-05-31"),
     {BETAS: "anthropic_beta", "anthropic-user-profile-id": "user_profile_id"},
+)
+
+# "The unique identifier or ARN of the foundation model" -- botocore, CountTokens. Names of profiles end with it:
+# us.anthropic.claude-..., arn:aws:bedrock:...:inference-profile/us.anthropic.claude-...
+_COUNT_TOKENS = Route(
+    _COUNT,
+    "/model/{model}/count-tokens",
+    model=re.compile(r"(?:.*[./])?(anthropic\.[^/]+)"),
+    body=_INVOKE_BODY,
+    counts_in="inputTokens",
 )
 
 # By the setting `host`. Where several addresses fit, the first one counts.
@@ -301,7 +323,7 @@ CLOUD_APIS: Mapping[str, CloudApi] = {
             # "model `X` isn't supported on this route"
             *(
                 Route(end, root + path, models=models)
-                for end, path in ((_CHAT, "/chat/completions"), (_RESPONSES, "/responses{rest}"))
+                for end, path in ((_CHAT, "/chat/completions"), (_RESPONSES_UNCOUNTED, "/responses{rest}"))
                 for models, root in (("openai.gpt-oss*", "/v1"), ("openai.gpt-*", "/openai/v1"), ("*", "/v1"))
             ),
             Route(_MODELS, "/v1/models"),
@@ -320,7 +342,8 @@ CLOUD_APIS: Mapping[str, CloudApi] = {
         routes=(
             Route(_MESSAGES, "/anthropic/v1/messages"),
             Route(_CHAT, "/openai/v1/chat/completions"),
-            Route(_RESPONSES, "/openai/v1/responses{rest}"),
+            Route(_RESPONSES_UNCOUNTED, "/openai/v1/responses{rest}"),
+            _COUNT_TOKENS,
         ),
         base_ends=("/openai/v1", "/v1", "/anthropic"),
         betas="bedrock",
@@ -341,6 +364,7 @@ CLOUD_APIS: Mapping[str, CloudApi] = {
                 body=_INVOKE_BODY,
                 event_stream=True,
             ),
+            _COUNT_TOKENS,
         ),
         betas="bedrock",
         unknown_betas=False,

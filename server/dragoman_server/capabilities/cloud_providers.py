@@ -57,7 +57,7 @@ CLOUDS = (
         # "Runtime is synchronous only and has no server-side tools."
         {"hosted_tools": ()},
         date=LOOKED_UP,
-        by_protocol={CHAT: _BEDROCK_CHAT},
+        by_protocol={MESSAGES: {"counts_tokens": True}, CHAT: _BEDROCK_CHAT},
         models=_BEDROCK_MODELS,
         model_protocols=_BEDROCK_PROTOCOLS,
         url_variable="AWS_BEDROCK_BASE_URL",

@@ -1,4 +1,4 @@
-"""What AWS says in its own forms: errors, and the stream of InvokeModelWithResponseStream, read and written."""
+"""What AWS says in its own forms: errors, requests for counts, and the stream of InvokeModelWithResponseStream."""
 
 from __future__ import annotations
 
@@ -51,6 +51,19 @@ def _object(body: bytes) -> JSONObject:
         return decode_object(body, "a message of the event stream")
     except RemoteProtocolError:
         return {}
+
+
+def count_tokens_body(members: Mapping[str, object]) -> bytes:
+    """Return the body of CountTokens for a request for a count.
+
+    It has a whole request for a response in it, so one with `max_tokens`, which is larger than the budget of thinking.
+    """
+    thinking = members.get("thinking")
+    settings = _object(encode(thinking)) if thinking is not None else {}
+    budget = settings.get("budget_tokens")
+    request = encode({"max_tokens": (budget if type(budget) is int else 0) + 1, **members})
+    body = binascii.b2a_base64(request, newline=False).decode("ascii")
+    return encode({"input": {"invokeModel": {"body": body}}})
 
 
 class BedrockReader:

@@ -12,10 +12,9 @@ from dragoman_server.capabilities.cloud_apis import (
     Route,
     cloud_api_of,
 )
-from dragoman_server.hosts.aws import BEDROCK_STREAM
+from dragoman_server.hosts.aws import BEDROCK_STREAM, count_tokens_body
 from dragoman_server.hosts.host import HostError, UpstreamCall
 from dragoman_server.settings import UpstreamSettings
-from dragoman_server.settings.patterns import matches
 
 _IN_CHUNKS = ("x-amzn-bedrock-accept", "application/json")
 _NO_BODY = RequestHead("", False, {})
@@ -30,26 +29,27 @@ def fit_cloud_call(call: UpstreamCall, upstream: UpstreamSettings) -> UpstreamCa
         head = peek(call.held) if call.held else _NO_BODY
     except RemoteProtocolError as error:
         raise HostError(error.message) from None
-    for route in api.routes:
-        found = route.end.search(url)
-        if found is None or not matches(head.model, route.models):
-            continue
-        path = route.stream_path if head.stream and route.stream_path is not None else route.path
-        for name, value in {**found.groupdict(""), "api_version": upstream.api_version}.items():
-            path = path.replace(f"{{{name}}}", value)
-        if MODEL_IN_PATH in path:
-            # A semicolon would hide the verb behind the name.
-            path = fill_path(path, head.model).replace(";", "%3B")
-        if route.body is not None:
-            # Clients mark betas there, and these services have no such parameter (anthropic 2.12.0, lib/vertex).
-            mark = query = ""
-        joint = "&" if mark and "?" in path else mark
-        call = call._replace(url=f"{_base(upstream, api)}{path}{joint}{query}")
-        if route.event_stream and head.stream:
-            headers = [(name, EVENT_STREAM if name == "accept" else value) for name, value in call.headers]
-            call = call._replace(headers=[*headers, _IN_CHUNKS], framing=BEDROCK_STREAM)
-        return call if route.body is None else _with_body(call, route, route.body, head)
-    return call
+    route = api.route(url, head.model)
+    if route is None:
+        return call
+    path = route.stream_path if head.stream and route.stream_path is not None else route.path
+    found, model = route.end.search(url), route.model.fullmatch(head.model)
+    assert found is not None  # it is the route of both
+    assert model is not None
+    for name, value in {**found.groupdict(""), "api_version": upstream.api_version}.items():
+        path = path.replace(f"{{{name}}}", value)
+    if MODEL_IN_PATH in path:
+        # A semicolon would hide the verb behind the name.
+        path = fill_path(path, model[1]).replace(";", "%3B")
+    if route.body is not None:
+        # Clients mark betas there, and these services have no such parameter (anthropic 2.12.0, lib/vertex).
+        mark = query = ""
+    joint = "&" if mark and "?" in path else mark
+    call = call._replace(url=f"{_base(upstream, api)}{path}{joint}{query}")
+    if route.event_stream and head.stream:
+        headers = [(name, EVENT_STREAM if name == "accept" else value) for name, value in call.headers]
+        call = call._replace(headers=[*headers, _IN_CHUNKS], framing=BEDROCK_STREAM)
+    return call if route.body is None else _with_body(call, route, route.body, head)
 
 
 def _base(upstream: UpstreamSettings, api: CloudApi) -> str:
@@ -69,4 +69,5 @@ def _with_body(call: UpstreamCall, route: Route, changes: BodyChanges, head: Req
     for header, member in changes.from_headers.items():
         if (value := headers.pop(header, None)) is not None:
             members[member] = value.split(",") if header == BETAS else value
-    return call._replace(headers=list(headers.items()), content=encode(members))
+    content = count_tokens_body(members) if route.counts_in else encode(members)
+    return call._replace(headers=list(headers.items()), content=content)

@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute
 from dragoman import RemoteProtocolError, RequestHead, RequestRefused, estimate_tokens
 from dragoman.codec import Endpoint, ProtocolSpec, TokenCount, fill_path
 from dragoman.jsontext import JSONObject, decode_object, encode
+from dragoman_server.capabilities.cloud_apis import cloud_api_of
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.endpoint import BaseEndpoint, post_route, vendors_operation
@@ -62,7 +63,7 @@ class CountEndpoint(BaseEndpoint):
         if self.protocol.stored_responses is not None:
             expanded = await self.expand(request, body, request_head, destination, store_response=False)
             body, unresolved = expanded.body, expanded.unresolved
-        count_spec = destination.upstream.token_count if destination.settings.counts_tokens else None
+        count_spec = _upstream_count(destination)
         if count_spec is not None:
             reply = await self._count_upstream(request, body, request_head, destination, count_spec)
             if request.record.outcome == "client_left":
@@ -103,10 +104,13 @@ class CountEndpoint(BaseEndpoint):
             and self._count_spec.wrapper not in request_head.fields  # it names the model once more
         )
 
+        member = _counts_in(destination, count_spec) or count_spec.member
+        passes = relayed and member == count_spec.member  # its host leaves request and count as they are
+
         def as_count(plan: Plan) -> Plan:
             plan = plan if relayed else _as_count_request(plan, count_spec)
             path = fill_path(count_spec.path, plan.destination.upstream_model)
-            return plan.at_path(path, count_spec.member)
+            return plan.at_path(path, member)
 
         if not relayed:
             body = await request.off_loop(len(body), lambda: encode(self._complete(body)))
@@ -119,15 +123,15 @@ class CountEndpoint(BaseEndpoint):
                 request.record.error = f"the upstream did not count within {COUNT_TIMEOUT_S:g} s"
             return None
         if reply.status == 200:
-            tokens = decode_object(reply.body, "the count").get(count_spec.member)
+            tokens = decode_object(reply.body, "the count").get(member)
             if type(tokens) is not int:
                 request.record.error = "the upstream's response is not a token count"
                 return None
             request.record.input_tokens = tokens
-            if not relayed:
+            if not passes:
                 reply = replace(reply, body=encode(self._count(tokens)))
             return reply
-        return reply if relayed and reply.status < 500 else None
+        return reply if passes and reply.status < 500 else None
 
     def _count(self, tokens: int) -> JSONObject:
         """Return the response to the client."""
@@ -144,6 +148,21 @@ class CountEndpoint(BaseEndpoint):
             return estimate_tokens(self.protocol.read_request(value, self._signer))
         except RecursionError:
             raise RemoteProtocolError("the request body is nested too deep") from None
+
+
+def _upstream_count(to: Destination) -> TokenCount | None:
+    """Return how an upstream counts the tokens of a model, None if it does not."""
+    count_spec = to.upstream.token_count if to.settings.counts_tokens else None
+    return None if count_spec is None or _counts_in(to, count_spec) is None else count_spec
+
+
+def _counts_in(to: Destination, count_spec: TokenCount) -> str | None:
+    """Return the member of the answer with the count, "" for the protocol's; None if a cloud has no count."""
+    api = cloud_api_of(to.settings)
+    if api is None or not api.routes:
+        return ""
+    route = api.route(to.upstream.base_path + count_spec.path, to.upstream_model)
+    return None if route is None else route.counts_in
 
 
 def _as_count_request(plan: Plan, count_spec: TokenCount) -> Plan:

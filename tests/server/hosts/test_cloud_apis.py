@@ -278,3 +278,78 @@ async def test_the_models_that_an_api_lists() -> None:
     assert asked == ["https://bedrock-mantle.us-east-1.api.aws/v1/models?limit=1000"]
     listing = [name for name in HOST_NAMES if can_list(replace(INVOKE, host=name))]
     assert listing == ["auto", "plain", "claude-google", "claude-aws", "mantle"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("path", "more", "asked", "counted"),
+    [
+        ("/v1/messages/count_tokens", {}, {"messages": HI, "max_tokens": 1}, {"input_tokens": 7}),
+        (
+            "/v1/messages/count_tokens",
+            {"thinking": {"type": "enabled", "budget_tokens": 2048}},
+            {"messages": HI, "thinking": {"type": "enabled", "budget_tokens": 2048}, "max_tokens": 2049},
+            {"input_tokens": 7},
+        ),
+        (
+            "/v1beta/models/up/us.anthropic.claude-x:countTokens",
+            GEMINI,
+            {"messages": HI, "max_tokens": 1, "anthropic_version": "2026-10-21"},
+            {"totalTokens": 7},
+        ),
+        (
+            "/model/up%2Fus.anthropic.claude-x/count-tokens",
+            {
+                "input": {
+                    "invokeModel": {"body": base64.b64encode(json.dumps({"messages": HI}).encode()).decode()}
+                }
+            },
+            {"messages": HI, "max_tokens": 1},
+            {"inputTokens": 7},
+        ),
+    ],
+)
+async def test_bedrock_counts_tokens(path: str, more: Any, asked: Any, counted: Any) -> None:
+    """CountTokens is asked for the foundation model, whoever asks; a refusal of what was made here is an estimate."""
+    bodies: list[Any] = []
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        assert request.url.path == "/model/anthropic.claude-x/count-tokens"
+        [body] = json.loads(request.content)["input"].values()
+        bodies.append(json.loads(base64.b64decode(body["body"])))
+        if len(bodies) > 1:
+            return httpx2.Response(
+                400, json={"message": "The provided model doesn't support counting tokens."}
+            )
+        return httpx2.Response(200, json={"inputTokens": 7})
+
+    body = (
+        more
+        if more is GEMINI or "input" in more
+        else {"model": "up/us.anthropic.claude-x", "messages": HI, **more}
+    )
+    up = replace(INVOKE, counts_tokens=True)
+    app = create_app(
+        Settings(upstreams=(up,)), client=UpstreamClient(transport=httpx2.MockTransport(respond))
+    )
+    async with app.lifespan():
+        first, second = [await call(app, path, body) for _ in range(2)]
+    assert json.loads(first.body) == counted
+    assert (second.status, second.headers.get("dragoman-estimate")) == (200, "true")
+    for sent in bodies:
+        assert sent == {"anthropic_version": "bedrock-2023-05-31", **asked}
+
+
+@pytest.mark.anyio
+async def test_tokens_of_a_profile_whose_model_is_not_known_are_estimated() -> None:
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        raise AssertionError(request.url)
+
+    arn = "arn:aws:bedrock:us-east-1:1:application-inference-profile/abc"
+    app = create_app(
+        Settings(upstreams=(replace(INVOKE, counts_tokens=True),)),
+        client=UpstreamClient(transport=httpx2.MockTransport(respond)),
+    )
+    async with app.lifespan():
+        client = await call(app, "/v1/messages/count_tokens", {"model": f"up/{arn}", "messages": HI})
+    assert (client.status, client.headers.get("dragoman-estimate")) == (200, "true")

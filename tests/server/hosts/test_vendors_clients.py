@@ -1,15 +1,20 @@
 """What the vendors' own clients for clouds send is what the clouds get: URL, body and the headers that clouds read."""
 
+import base64
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
 
 import anthropic
 import anyio
+import botocore.session
 import httpx2
 import openai
 import pytest
 from anthropic.lib.aws import AnthropicAWS
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from gateway.fakes import call
 from openai.lib.azure import AzureOpenAI
 
@@ -126,9 +131,9 @@ CASES: dict[str, tuple[Callable[[httpx2.Client], Any], dict[str, Any], dict[str,
 }
 
 
-def ours(settings: dict[str, Any], body: dict[str, Any]) -> httpx2.Request:
+def ours(settings: dict[str, Any], body: dict[str, Any], path: str = "") -> httpx2.Request:
     captured: Captured = []
-    path = "/v1/messages" if "max_tokens" in body else "/v1/chat/completions"
+    path = path or ("/v1/messages" if "max_tokens" in body else "/v1/chat/completions")
     given = {"name": "up", "protocol": "anthropic_messages", "api_key": Secret(KEY), **settings}
 
     async def send() -> None:
@@ -161,3 +166,31 @@ def test_the_vendors_client_sends_the_same(case: str) -> None:
         del theirs.headers["anthropic-beta"]  # it is in both, and InvokeModel has no such header
     shown = [{name: each.headers[name] for name in READ if name in each.headers} for each in (mine, theirs)]
     assert shown[0] == shown[1]
+
+
+def test_boto_counts_tokens_in_the_same_way() -> None:
+    """The body that is counted has a vector: what botocore makes of it is what the service model says."""
+    counted = {"max_tokens": 1, "messages": HI, "anthropic_version": "2026-10-21", "anthropic_beta": [BETA]}
+    theirs: list[AWSPreparedRequest] = []
+
+    def answer(request: AWSPreparedRequest, **_: object) -> AWSResponse:
+        theirs.append(request)
+        raw: Any = SimpleNamespace(stream=lambda: iter((b'{"inputTokens": 7}',)))
+        return AWSResponse(request.url, 200, {}, raw)
+
+    client: Any = botocore.session.Session().create_client(
+        "bedrock-runtime", "us-east-1", aws_access_key_id="AKIDEXAMPLE", aws_secret_access_key="k"
+    )
+    client.meta.events.register("before-send", answer)
+    content = json.dumps(counted, separators=(",", ":")).encode()
+    counts = client.count_tokens(modelId="anthropic.claude-x-v1:0", input={"invokeModel": {"body": content}})
+    settings = {**INVOKE, "counts_tokens": True}
+    body = {"model": "up/us.anthropic.claude-x-v1:0", "messages": HI}
+    mine = ours(settings, body, "/v1/messages/count_tokens")
+    assert counts["inputTokens"] == 7
+    assert unquote(str(mine.url)) == unquote(theirs[0].url)
+    sent, expected = [
+        json.loads(base64.b64decode(json.loads(each)["input"]["invokeModel"]["body"]))
+        for each in (mine.content, theirs[0].body)
+    ]
+    assert sent == expected == counted
