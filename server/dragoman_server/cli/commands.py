@@ -5,18 +5,13 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import click
 
 from dragoman_server import __version__
-from dragoman_server.cli.completion import completion
 from dragoman_server.cli.config_output import config_lines, json_schema
-from dragoman_server.cli.doctor.command import doctor
-from dragoman_server.cli.explain.command import explain
-from dragoman_server.cli.init.command import init
-from dragoman_server.cli.keys.command import keys
-from dragoman_server.cli.lint.command import lint
 from dragoman_server.cli.options import (
     FAILURE,
     PROGRAM,
@@ -26,12 +21,7 @@ from dragoman_server.cli.options import (
     loader,
     server_options,
 )
-from dragoman_server.cli.reload import reload
-from dragoman_server.cli.replay.command import replay
-from dragoman_server.cli.run.command import run
-from dragoman_server.cli.top.command import top
-from dragoman_server.cli.translate import translate
-from dragoman_server.cli.usage import usage, with_usage_file
+from dragoman_server.cli.usage import with_usage_file
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.settings import ServerSettings, Settings
 from dragoman_server.settings.problems import CheckSeverity
@@ -39,6 +29,22 @@ from dragoman_server.settings.problems import CheckSeverity
 if TYPE_CHECKING:
     from dragoman_server.serving.run import AppFactory
     from dragoman_server.serving.sockets import BoundAddress
+
+# Commands that have a module, below dragoman_server.cli, with a function of the command's name.
+_MODULES = {
+    "completion": "completion",
+    "doctor": "doctor.command",
+    "explain": "explain.command",
+    "init": "init.command",
+    "keys": "keys.command",
+    "lint": "lint.command",
+    "reload": "reload",
+    "replay": "replay.command",
+    "run": "run.command",
+    "top": "top.command",
+    "translate": "translate",
+    "usage": "usage",
+}
 
 _simulator_options = [
     click.Option([f"--{name}"], type=kind, default=default, show_default=True, help=SERVER_KEYS[name].help)
@@ -69,7 +75,26 @@ def _run(
         exit_with(FAILURE, startup_text(error))
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class _Commands(click.Group):
+    """The group of all commands. A module of one is imported when it is called, or listed in the help: a start of the
+    gateway needs none of them.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*self.commands, *_MODULES})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _MODULES:
+            command: click.Command = getattr(
+                import_module(f"dragoman_server.cli.{_MODULES[cmd_name]}"), cmd_name
+            )
+            return command
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(
+    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")
 def main() -> None:
     """A gateway that translates between LLM clients and upstreams of different protocols.
@@ -176,7 +201,3 @@ def show(config_file: str | None, origin: bool, **options: str | bool | None) ->
 def schema() -> None:
     """Print the JSON Schema of the configuration file, for editors."""
     click.echo(json.dumps(json_schema(), indent=2))
-
-
-for command in (completion, doctor, explain, init, keys, lint, reload, replay, run, top, translate, usage):
-    main.add_command(command)
