@@ -61,6 +61,14 @@ _NAME_PREFIX = "default_api:"
 # Models up to 3.6 say so at the end of a response with calls, which says it, too.
 _CALL_MESSAGE = "Model generated function call(s)."
 
+# Members of an Enum are slow to look up.
+_TEXT, _REASONING, _SUMMARY = BlockKind.TEXT, BlockKind.REASONING, ReasoningForm.SUMMARY
+
+# Nearly all candidates, contents and parts have no other members than these.
+_CANDIDATE_MEMBERS = frozenset({"content", "index"})
+_CONTENT_MEMBERS = frozenset({"parts", "role"})
+_TEXT_MEMBERS = frozenset({"text", "thought"})
+
 # What waits for the end of a candidate: the last one that is not empty counts.
 _METADATA = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
 
@@ -175,6 +183,35 @@ class CandidateReader(msgspec.Struct):
 
     def read(self, candidate: JSONObject, out: list[Event]) -> None:
         """Read a chunk's candidate."""
+        content = candidate.get("content")
+        if type(content) is not dict:
+            content = {}
+        usual = content.keys() <= _CONTENT_MEMBERS and candidate.keys() <= _CANDIDATE_MEMBERS
+        if not usual:
+            self._note_members(candidate)
+        parts = content.get("parts")
+        if type(parts) is dict:
+            parts = [parts]
+        elif parts is not None and type(parts) is not list:
+            raise unreadable_response(f"parts is {kind_of(parts)}")
+        start = len(out)
+        for part in parts or ():
+            if type(part) is not dict:
+                raise unreadable_response(f"a part is {kind_of(part)}")
+            if type(text := part.get("text")) is str and part.keys() <= _TEXT_MEMBERS:
+                self._read_text(part, text, None, out)  # as most are
+            else:
+                self._read_part(part, out)
+        if usual:
+            return
+        logprobs = candidate.get("logprobsResult")
+        if type(logprobs) is dict:
+            self._read_logprobs(logprobs, out, start)
+        self.finish_reason = enum_name(candidate.get("finishReason"), FINISH_REASONS) or self.finish_reason
+        self._message = text_or_none(candidate.get("finishMessage")) or self._message
+
+    def _note_members(self, candidate: JSONObject) -> None:
+        """Note what nothing else reads, and keep what waits for the end."""
         noted = candidate
         if self._same_protocol:
             extra = extra_members(candidate, WRITTEN_CANDIDATE_SHAPE) or {}
@@ -186,27 +223,8 @@ class CandidateReader(msgspec.Struct):
             if type(value) is dict and value:
                 self._metadata[name] = value
                 self._uncited = True
-        content = candidate.get("content")
-        parts = content.get("parts") if type(content) is dict else None
-        if type(parts) is dict:
-            parts = [parts]
-        elif parts is not None and type(parts) is not list:
-            raise unreadable_response(f"parts is {kind_of(parts)}")
-        start = len(out)
-        for part in parts or ():
-            if type(part) is not dict:
-                raise unreadable_response(f"a part is {kind_of(part)}")
-            self._read_part(part, out)
-        logprobs = candidate.get("logprobsResult")
-        if type(logprobs) is dict:
-            self._read_logprobs(logprobs, out, start)
-        self.finish_reason = enum_name(candidate.get("finishReason"), FINISH_REASONS) or self.finish_reason
-        self._message = text_or_none(candidate.get("finishMessage")) or self._message
 
     def _read_part(self, part: JSONObject, out: list[Event]) -> None:
-        if len(part) == 1 and type(text := part.get("text")) is str:
-            self._read_text(part, text, None, out)  # as most are
-            return
         kind = next((name for name in DATA_MEMBERS if part.get(name) is not None), None)
         signature = text_or_none(part.get(SIGNATURE))
         if kind == "functionCall" and type(part[kind]) is dict:
@@ -214,7 +232,7 @@ class CandidateReader(msgspec.Struct):
             self._read_call(part[kind], signature, out)
             return
         if kind == "text" and type(part["text"]) is str:
-            reads = BlockKind.REASONING if part.get("thought") is True else BlockKind.TEXT
+            reads = _REASONING if part.get("thought") is True else _TEXT
             self._note(part, starts=not part["text"] or self._kind is not reads)
             self._read_text(part, part["text"], signature, out)
             return
@@ -236,9 +254,11 @@ class CandidateReader(msgspec.Struct):
     def _read_text(self, part: JSONObject, text: str, signature: str | None, out: list[Event]) -> None:
         thought = part.get("thought") is True
         if text:
-            self._open(BlockKind.REASONING if thought else BlockKind.TEXT, out)
+            kind = _REASONING if thought else _TEXT
+            if kind is not self._kind:
+                self._open(kind, out)
             if thought:
-                out.append(ReasoningDelta(self.block, text, form=ReasoningForm.SUMMARY))
+                out.append(ReasoningDelta(self.block, text, 0, _SUMMARY))
             else:
                 self._written = True
                 self.texts.append(text)
@@ -247,19 +267,17 @@ class CandidateReader(msgspec.Struct):
             self._parts += 1
         if signature is None:
             return
-        if thought:
-            self._open(BlockKind.REASONING, out)
-        else:
+        if not thought:
             self._finish_text(out)
             self._end_block(out)
+        elif self._kind is not _REASONING:
+            self._open(_REASONING, out)
         # The client sends a text as one part, with its signature.
         signs_text = text and not thought
         self._sign({SIGNED: "text", SIGNATURE: signature} if signs_text else {**part, "text": text}, out)
 
     def _open(self, kind: BlockKind, out: list[Event]) -> None:
-        """Open a block of this kind, unless one is open."""
-        if self._kind is kind:
-            return
+        """Open a block of this kind."""
         self._end_block(out)
         self._kind = kind
         self.texts = []
@@ -274,10 +292,10 @@ class CandidateReader(msgspec.Struct):
     def _sign(self, native: JSONObject, out: list[Event]) -> None:
         """Sign the open thoughts, or add reasoning without text that has the signature."""
         signature = Signature(NAME, native, self._blocks.model)
-        if self._kind is not BlockKind.REASONING:
+        if self._kind is not _REASONING:
             self._end_block(out)
-            self._start(BlockKind.REASONING, out)
-            self._kind = BlockKind.REASONING
+            self._start(_REASONING, out)
+            self._kind = _REASONING
         out.append(SignatureDelta(self.block, signature))
         self._end_block(out)
 
@@ -293,7 +311,7 @@ class CandidateReader(msgspec.Struct):
     def _read_call(self, call: JSONObject, signature: str | None, out: list[Event]) -> None:
         name = call.get("name")
         if type(name) is str and name:
-            if self._kind is not BlockKind.REASONING:
+            if self._kind is not _REASONING:
                 self._end_block(out)
             self._parts += 1
             if signature is not None:
@@ -345,7 +363,7 @@ class CandidateReader(msgspec.Struct):
 
     def _finish_text(self, out: list[Event]) -> None:
         """Cite the sources that have come in the open text."""
-        if self._kind is not BlockKind.TEXT or self._same_protocol or not self._uncited:
+        if self._kind is not _TEXT or self._same_protocol or not self._uncited:
             return
         self._uncited = False
         offsets = Offsets("".join(self.texts))

@@ -35,6 +35,9 @@ from dragoman.protocols.gemini.shapes import RESPONSE_SHAPE, WRITTEN_RESPONSE_SH
 from dragoman.protocols.gemini.tables import BLOCK_REASONS, NAME
 from dragoman.protocols.gemini.usage import UsageMetadataReader
 
+# Nearly all chunks have no other members than these.
+_CHUNK_MEMBERS = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "createTime"})
+
 
 class GeminiReader:
     """Reads one stream."""
@@ -53,7 +56,7 @@ class GeminiReader:
         if self._ended or not frame.data.strip() or frame.data == b"[DONE]":  # other gateways send that
             return ()
         value = decode(frame.data)
-        chunks = objects(value)
+        chunks = [value] if type(value) is dict else objects(value)
         if not chunks:
             raise unreadable_response(f"a chunk is {kind_of(value)}")
         out: list[Event] = []
@@ -91,6 +94,25 @@ class GeminiReader:
             self._started = True
             self._blocks.model = text_or_none(chunk.get("modelVersion")) or ""
             out.append(Started(text_or_none(chunk.get("responseId")) or "", self._blocks.model))
+        if not chunk.keys() <= _CHUNK_MEMBERS:
+            self._read_members(chunk, out)
+        usage = chunk.get("usageMetadata")
+        if type(usage) is dict:
+            before, found = self._counts.usage, self._counts.read(usage)
+            if found is not before and found != before:
+                out.append(found)
+        for position, candidate in enumerate(objects(chunk.get("candidates"))):
+            index = read_count(candidate, "index")
+            if index is None:
+                index = position
+            reader = self._candidates.get(index)
+            if reader is None:
+                CHOICES.check(len(self._candidates) + 1, "/candidates")
+                reader = self._candidates[index] = CandidateReader(index, self._blocks, self._ledger)
+            reader.read(candidate, out)
+
+    def _read_members(self, chunk: JSONObject, out: list[Event]) -> None:
+        """Read why the prompt was blocked, and note or keep the members that nothing else reads."""
         if not self._same_protocol:
             note_unread(chunk, RESPONSE_SHAPE, "", self._ledger)
         elif extra := extra_members(chunk, WRITTEN_RESPONSE_SHAPE):
@@ -98,11 +120,6 @@ class GeminiReader:
                 Opaque(NAME, "response", {name: value}, f"/{name}", round_trip=False)
                 for name, value in extra.items()
             ]
-        usage = chunk.get("usageMetadata")
-        if type(usage) is dict:
-            before, found = self._counts.usage, self._counts.read(usage)
-            if found != before:
-                out.append(found)
         feedback = chunk.get("promptFeedback")
         if type(feedback) is dict and (reason := enum_name(feedback.get("blockReason"), BLOCK_REASONS)):
             message = text_or_none(feedback.get("blockReasonMessage"))
@@ -115,15 +132,6 @@ class GeminiReader:
             self._blocked = Stopped(
                 StopReason.CONTENT_FILTER, reason, explanation=explanation, details=feedback
             )
-        for position, candidate in enumerate(objects(chunk.get("candidates"))):
-            index = read_count(candidate, "index")
-            if index is None:
-                index = position
-            reader = self._candidates.get(index)
-            if reader is None:
-                CHOICES.check(len(self._candidates) + 1, "/candidates")
-                reader = self._candidates[index] = CandidateReader(index, self._blocks, self._ledger)
-            reader.read(candidate, out)
 
     def finish(self, out: list[Event]) -> None:
         """Add the ends of the candidates and of the response."""

@@ -279,11 +279,13 @@ class GeminiWriter(ResponseWriter):
 
     def send(self, event: Event) -> bytes:
         """Return the frames of one event."""
+        kind = type(event)
+        if kind is TextDelta or kind is ReasoningDelta:
+            self._fold.send(event)
+            return self._text(event)  # type: ignore[arg-type]
         if isinstance(event, Failed):
             return error_frames(event.error, self._context)
         self._fold.send(event)
-        if isinstance(event, (TextDelta, ReasoningDelta)):
-            return self._text(event)
         if isinstance(event, BlockEnded):
             block = self._fold.finished(event.block)
             self.add(block, streamed=True)
@@ -301,33 +303,34 @@ class GeminiWriter(ResponseWriter):
 
     def send_texts(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta, texts: list[str]) -> bytes:
         self._fold.send_texts(delta, texts)
-        return b"" if isinstance(delta, ArgumentsDelta) else self._pieces(delta, texts)
-
-    def _text(self, event: TextDelta | ReasoningDelta) -> bytes:
-        assert self._block is not None
-        index, text = self._block.choice, event.text
-        if isinstance(event, ReasoningDelta) and event.part != self._part:
-            self._part = event.part
-            text = text if self._is_new else f"\n\n{text}"  # another paragraph
-        if self._is_new:  # all pieces are one part
-            self._is_new = False
-            self.candidate(index).text(text, thought=isinstance(event, ReasoningDelta))
-            return self._chunk(index)
-        if self._tokens:
-            return self._chunk(index, [{"text": text}])
-        return self._pieces(event, [text])
-
-    def _pieces(self, delta: TextDelta | ReasoningDelta, texts: list[str]) -> bytes:
-        """Return a chunk for each further piece of the open block. They differ in their texts only."""
-        assert self._block is not None
-        if not self._around:
-            part: JSONObject = (
-                {"text": "", "thought": True} if isinstance(delta, ReasoningDelta) else {"text": ""}
-            )
-            self._around = self._chunk(self._block.choice, [part]).split(b'""', 1)
-        before, after = self._around
+        if isinstance(delta, ArgumentsDelta):
+            return b""
+        before, after = self._around or self._frame_around(delta)
         # What is around them is escaped already. No byte of JSON is 0.
         return before + escaped(b"\0".join(encode_strings(texts))).replace(b"\0", after + before) + after
+
+    def _text(self, event: TextDelta | ReasoningDelta) -> bytes:
+        text, is_new = event.text, self._is_new
+        if type(event) is ReasoningDelta and event.part != self._part:
+            self._part = event.part
+            text = text if is_new else f"\n\n{text}"  # another paragraph
+        if is_new or self._tokens:
+            assert self._block is not None
+            index, self._is_new = self._block.choice, False
+            if not is_new:
+                return self._chunk(index, [{"text": text}])
+            # All pieces are one part.
+            self.candidate(index).text(text, thought=isinstance(event, ReasoningDelta))
+            return self._chunk(index)
+        before, after = self._around or self._frame_around(event)
+        return before + escaped(encode(text)) + after
+
+    def _frame_around(self, delta: TextDelta | ReasoningDelta) -> list[bytes]:
+        """Return what is before and after a further piece of the open block's text."""
+        assert self._block is not None
+        part: JSONObject = {"text": "", "thought": True} if type(delta) is ReasoningDelta else {"text": ""}
+        self._around = self._chunk(self._block.choice, [part]).split(b'""', 1)
+        return self._around
 
     def _chunk(self, index: int, parts: list[JSONObject] | None = None) -> bytes:
         """Return a chunk with parts of a candidate, by default those that are not written yet."""
