@@ -157,7 +157,7 @@ async def send_events(
             record.outcome, record.error = "failed", refusal.message
             last = gateway.responses.event_writer({}, 0).error(refusal.as_wire_error())
 
-    await request.while_connected(send())
+    await request.while_connected(send)
     if record.outcome == "open":
         record.outcome = "completed"
     await response.end(last)

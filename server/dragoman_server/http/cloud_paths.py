@@ -254,8 +254,7 @@ def enter(scope: Scope, send: Send) -> tuple[Scope, Send]:
         return scope, send
     response = _CloudResponse(row.reply, row.framing, send)
     extensions = {**scope.get("extensions", {})}
-    if NOW in extensions:
-        write = extensions[NOW]["write"]
+    if (write := extensions.get(NOW, {}).get("write")) is not None:
         extensions[NOW] = {**extensions[NOW], "write": lambda data: write(response.reframed(data))}
         scope["extensions"] = extensions
     return scope, response.send

@@ -11,7 +11,7 @@ several requests; and a client that leaves ends all of it.
     betas            which betas an upstream gets
     affinity         the key of a conversation
     explanation      what would happen to a request, for `dragoman explain` and the page
-    request_handler  the task group of a request: leaving, heartbeats, hedges, its writer
+    request_handler  the scope of a request and its tasks: leaving, heartbeats, hedges, its writer
     account_pool     the account of each attempt, and what its outcome means for it
     attempt          one request to one upstream, and its response
     response_reads   what an attempt knows about a read before it is translated

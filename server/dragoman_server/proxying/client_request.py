@@ -26,7 +26,7 @@ from dragoman_server.platform.off_loop import INLINE_BYTES, off_loop
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.proxying.upload import Upload
 from dragoman_server.settings import ClientKey
-from dragoman_server.streams.byte_stream import NOW, WriteNow
+from dragoman_server.streams.byte_stream import NOW, OnDisconnect, WriteNow
 from dragoman_server.telemetry.requests import RequestTelemetry
 from dragoman_server.wire.headers import JSON_HEADERS, HeaderList, request_id_headers
 from dragoman_server.wire.replies import Reply
@@ -129,7 +129,7 @@ class ClientRequest:
     """The client's side of one request: what the client sent, its log record, and its response.
 
     Attributes:
-        receive_now: See NOW; None where the server has none.
+        receive_now, on_disconnect: See NOW; None where the server has none.
         headers: By lower-case names; the values of a repeated header are joined, as HTTP allows.
         model_in_path: The model that the path names, "" if it names none.
         query: The query string, without the question mark.
@@ -156,7 +156,9 @@ class ClientRequest:
     ) -> None:
         self.scope = scope
         self.receive = receive
-        self.receive_now: ReceiveNow | None = scope.get("extensions", {}).get(NOW, {}).get("receive")
+        now = scope.get("extensions", {}).get(NOW, {})
+        self.receive_now: ReceiveNow | None = now.get("receive")
+        self.on_disconnect: OnDisconnect | None = now.get("on_disconnect")
         self.record = record
         self.framing = framing
         self.headers = _joined_headers(scope)
@@ -182,7 +184,8 @@ class ClientRequest:
     def hand_over(self, response: ResponseChannel, receive: Receive) -> "ClientRequest":
         """Return the request as it goes on with another channel. What is left has this client, and is not counted."""
         other = copy.copy(self)
-        other.response, other.receive, other.receive_now = response, receive, None
+        other.response, other.receive = response, receive
+        other.receive_now = other.on_disconnect = None
         response.meter, response.watch = self.response.meter, self.response.watch
         self.response.meter = self.response.watch = None
         self.record = replace(self.record)
@@ -198,35 +201,58 @@ class ClientRequest:
         """
         if size <= INLINE_BYTES:
             return function(*arguments)
-        return await self.while_connected(off_loop(size, function, *arguments))
+        return await self.while_connected(off_loop, size, function, *arguments)
 
-    async def while_connected(self, work: Awaitable[Result]) -> Result:
-        """Await what takes long, before a response begins, and cancel it if the client leaves.
+    async def while_connected(
+        self, function: Callable[[*Arguments], Awaitable[Result]], *arguments: *Arguments
+    ) -> Result:
+        """Call what takes long, before a response begins, and cancel it if the client leaves.
 
-        Raises ClientDisconnected, and the errors for clients that the work raises.
+        Raises ClientDisconnected, and the errors for clients that the function raises.
         """
+        results: list[Result] = []
         refused: RemoteProtocolError | RequestRefused | None = None
-        left = False
 
-        async def watch() -> None:
-            nonlocal left
-            await self.disconnected()
-            left = True
-            tasks.cancel_scope.cancel()
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(return_if_cancelled, watch)
+        async def finish() -> None:
+            nonlocal refused
             try:
-                result = await work
+                results.append(await function(*arguments))
             except (RemoteProtocolError, RequestRefused) as error:
-                refused = error  # outside of the group, which would wrap it
-            tasks.cancel_scope.cancel()
-        if left:
-            raise ClientDisconnected
-        await anyio.lowlevel.checkpoint_if_cancelled()  # see return_if_cancelled()
+                refused = error  # outside of the group of watch(), which would wrap it
+
+        with anyio.CancelScope() as scope:
+            await self.watch(finish, scope.cancel)
         if refused is not None:
             raise refused
-        return result
+        if not results:
+            raise ClientDisconnected
+        return results[0]
+
+    async def watch(self, work: Callable[[], Awaitable[None]], left: Callable[[], None]) -> None:
+        """Await what `work` returns, and call `left` if the client leaves meanwhile, without waiting for it.
+
+        A client that has left already costs no work, if `left` cancels it.
+        """
+        if self.on_disconnect is not None and self.upload is None:  # an upload takes what is received
+            try:
+                if self.on_disconnect(left):
+                    await anyio.lowlevel.checkpoint()
+                await work()
+            finally:
+                self.on_disconnect(None)
+            return
+
+        async def watcher() -> None:
+            await self.disconnected()
+            left()
+
+        async with anyio.create_task_group() as tasks:
+            watching = tasks.start_soon(return_if_cancelled, watcher)
+            # In trio tasks that become ready together run in any order.
+            for _ in range(2):
+                await anyio.lowlevel.checkpoint()
+            await work()
+            watching.cancel()
 
     async def disconnected(self) -> None:
         """Wait until the client has left. Servers also report that when a response is complete."""
@@ -237,15 +263,6 @@ class ClientRequest:
                 return
         while (await self.receive())["type"] != "http.disconnect":
             pass
-
-    @property
-    def has_disconnected(self) -> bool | None:
-        """What disconnected() waits for has happened; None where only waiting tells."""
-        if self.receive_now is None or self.upload is not None:  # the upload takes what is received
-            return None
-        while (message := self.receive_now()) is not None and message["type"] != "http.disconnect":
-            pass
-        return message is not None
 
     async def respond(self, reply: Reply) -> None:
         """Send a whole response."""

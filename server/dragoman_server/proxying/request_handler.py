@@ -1,10 +1,10 @@
-"""Carry out a planned request in one task group: everything that a request starts ends with it.
+"""Carry out a planned request in one cancel scope: everything that a request starts ends with it.
 
-Four tasks: the disconnect watcher cancels the scope of all of them when the client leaves; the upstream reader owns the
-upstream response, so that cancelling it closes that connection immediately; the ticker sends heartbeats during silence;
-the writer sends the stream. Reader and ticker pass it their bytes by an Outbox, where a reader waits that is ahead of a
-slow client. A whole response needs no ticker, and its reader writes it: one task is both. Expected failures are values
-(a Reply, or an error in the stream); only bugs, and what the client's channel raises, are raised.
+A client that leaves cancels the scope. A stream has three tasks in it: the upstream reader owns the upstream response,
+so that cancelling it closes that connection immediately; the ticker sends heartbeats during silence; the writer sends
+the stream. Reader and ticker pass it their bytes by an Outbox, where a reader waits that is ahead of a slow client. A
+whole response needs no ticker, and its reader writes it: one task is both. Expected failures are values (a Reply, or an
+error in the stream); only bugs, and what the client's channel raises, are raised.
 
 Nothing is sent before there is content, because until then a failure can still be a plain HTTP error, on which clients
 retry. Only a heartbeat that is due may come first.
@@ -66,7 +66,7 @@ class RequestHandler:
             `Plan.store_response`.
     """
 
-    _scope: anyio.CancelScope  # of all tasks, from run() on
+    _scope: anyio.CancelScope  # of everything, from run() on
 
     def __init__(
         self,
@@ -112,22 +112,9 @@ class RequestHandler:
 
         It returns, too, when the client has left.
         """
-        async with anyio.create_task_group() as tasks:
-            self._scope = tasks.cancel_scope
-            watcher = tasks.start_soon(self._watch_disconnect, name="watch")
-            # A client that has left already costs no request. Two, because in trio tasks that become ready together run
-            # in any order.
-            for _ in range(0 if self._request.has_disconnected is False else 2):
-                await anyio.lowlevel.checkpoint()
-            if self._plan.streams:
-                tasks.start_soon(return_if_cancelled, self._read_upstream, name="read")
-                ticker = tasks.start_soon(self._tick, name="tick")
-                await self._write_client()
-                ticker.cancel()
-            else:
-                await self._read_upstream()
-            if not self._request.has_disconnected:  # else it ends by itself, which costs less
-                watcher.cancel()
+        with anyio.CancelScope() as self._scope:
+            work = self._stream if self._plan.streams else self._read_upstream
+            await self._request.watch(work, self._client_has_left)
         left = self._record.outcome == "client_left"
         if left and self._machine is not None:
             self._machine.fail(CLIENT_LEFT)  # if a thread has used it till now
@@ -139,11 +126,14 @@ class RequestHandler:
         self._failed.clear()
         return self._reply
 
-    async def _watch_disconnect(self) -> None:
-        try:
-            await self._request.disconnected()
-        except anyio.get_cancelled_exc_class():
-            return
+    async def _stream(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(return_if_cancelled, self._read_upstream, name="read")
+            ticker = tasks.start_soon(self._tick, name="tick")
+            await self._write_client()
+            ticker.cancel()
+
+    def _client_has_left(self) -> None:
         if not self._end_sent:
             self._record.outcome = "completed" if self._end_for_disconnect() else "client_left"
             self._scope.cancel()

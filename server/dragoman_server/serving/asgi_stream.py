@@ -85,15 +85,18 @@ class HTTPStream:
     def begin(self, request: StreamRequest, write_now: WriteNow | None = None) -> None:
         """Start the application. write_now: see NOW."""
         self._method = request.method
-        now = {} if write_now is None else {NOW: {"write": write_now, "receive": self.events.get_now}}
+        events = self.events
+        now: dict[str, Any] = {"receive": events.get_now, "on_disconnect": events.on_disconnect}
+        if write_now is not None:
+            now["write"] = write_now
         scope = {
             **request.scope(self._transport, "http"),
             "asgi": {"spec_version": "2.1", "version": "3.0"},
             "method": request.method,
             "scheme": "https" if self._transport.tls else "http",
-            "extensions": now,
+            "extensions": {NOW: now},
         }
-        self._transport.apps.start(self.app, scope, self.events, self._app_send)
+        self._transport.apps.start(self.app, scope, events, self._app_send)
 
     async def receive_data(self, data: bytes) -> None:
         """Pass on a part of the body."""

@@ -45,7 +45,7 @@ class AppEvents:
         ended: The application has ended.
     """
 
-    __slots__ = ("_bytes", "_changes", "_closed", "_events", "_invite", "ended", "left")
+    __slots__ = ("_bytes", "_changes", "_closed", "_events", "_invite", "_on_disconnect", "ended", "left")
 
     def __init__(self, invite: Callable[[], Awaitable[None]] | None = None) -> None:
         # A deque only while there are any: it takes 0.7 KiB, and open streams have none.
@@ -55,6 +55,7 @@ class AppEvents:
         self.left = self.ended = False
         self._changes = Changes()
         self._invite = invite
+        self._on_disconnect: Callable[[], None] | None = None
 
     async def put(self, event: Message) -> None:
         """Add an event, waiting while the queue is full. After a disconnect or close() nothing waits or is added."""
@@ -73,6 +74,8 @@ class AppEvents:
             self._events.append(event)
             self._bytes += _size(event)
             self._changes.note()
+            if is_last:
+                self._call_on_disconnect()
         return True
 
     async def get(self) -> Message:
@@ -85,6 +88,18 @@ class AppEvents:
     def get_now(self) -> Message | None:
         """Return the next event if there is one."""
         return self._next(self._events) if self._events else None
+
+    def on_disconnect(self, call: Callable[[], None] | None) -> bool:
+        """See OnDisconnect."""
+        self._on_disconnect = call
+        return self._closed and self._call_on_disconnect()
+
+    def _call_on_disconnect(self) -> bool:
+        call, self._on_disconnect = self._on_disconnect, None
+        if call is not None:
+            self.left = True
+            call()
+        return call is not None
 
     def _next(self, events: "deque[Message]") -> Message:
         event = events[0]

@@ -12,9 +12,12 @@ from typing import Protocol, TypeAlias
 # Passes a piece of a response's body to the client's connection and returns true, if that is possible without waiting.
 # False: nothing was passed. For the pieces between the first and the last one of a response, which go through `send`.
 WriteNow: TypeAlias = Callable[[bytes], bool]
-# The ASGI extension in which our server offers one, as its member "write", and as its member "receive" a function that
-# returns what `receive` would return without waiting, else None. For a WebSocket its member "send" takes texts, as
-# UTF-8, and is to them what WriteNow is to pieces of a body.
+# Calls a function where an "http.disconnect" arrives, so no task has to wait for it. If one has arrived already, it
+# calls it immediately and returns true. None: there is nothing more to call.
+OnDisconnect: TypeAlias = Callable[[Callable[[], None] | None], bool]
+# The ASGI extension of our server: its member "write" is a WriteNow, "on_disconnect" an OnDisconnect, and "receive" a
+# function that returns what `receive` would return without waiting, else None. For a WebSocket its member "send" takes
+# texts, as UTF-8, and is to them what WriteNow is to pieces of a body.
 NOW = "dragoman.now"
 
 # Its extensions for WebSockets. The method wait() of the first returns when a stop has begun: the application then ends

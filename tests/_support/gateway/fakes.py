@@ -261,11 +261,13 @@ class FakeClient:
         leaves_at: bytes | None = None,
         tells_now: bool = False,
     ) -> None:
-        self.extensions = {NOW: {"receive": self.receive_now}} if tells_now else {}
+        now = {"receive": self.receive_now, "on_disconnect": self.on_disconnect}
+        self.extensions = {NOW: now} if tells_now else {}
         self._body: list[bytes | Sleep] = [body] if isinstance(body, bytes) else list(body)
         self._leaves_after = leaves_after
         self._leaves_at = leaves_at
         self._has_read = anyio.Event()
+        self._call: Callable[[], None] | None = None
         self._pace = pace
         self.messages: list[tuple[float, MutableMapping[str, Any]]] = []
         self.sending = 0
@@ -288,6 +290,19 @@ class FakeClient:
     def receive_now(self) -> MutableMapping[str, Any] | None:
         left = self._leaves_after is not None and anyio.current_time() >= self._leaves_after
         return {"type": "http.disconnect"} if left or self._has_read.is_set() else None
+
+    def on_disconnect(self, call: Callable[[], None] | None) -> bool:
+        left = self.receive_now() is not None
+        self._call = None if left else call
+        if left and call is not None:
+            call()
+        return left
+
+    async def leave(self) -> None:
+        """Tell that it has left, once it has."""
+        assert (await self.receive())["type"] == "http.disconnect"
+        if self._call is not None:
+            self._call()
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
         self.sending += 1
@@ -544,5 +559,9 @@ async def carry_out(
     settings = replace(settings or Settings(), server=ServerSettings(keepalive_s=keepalive_s))
     handling = RequestHandler(request, plan, Gateway(settings, upstream, accounts=accounts)).run()
     del plan  # an endpoint does not keep it either
-    await handling
+    async with anyio.create_task_group() as tasks:
+        if client.extensions:
+            tasks.start_soon(client.leave)
+        await handling
+        tasks.cancel_scope.cancel()
     return request

@@ -55,7 +55,7 @@ WHOLE = json.dumps(
 
 # Calls per steady event that comes alone, and per request without a stream. Metrics add calls to a request only.
 WITH_METRICS = 65
-BOUNDS = {"asyncio": (45, 910), "trio": (80, 1140)}
+BOUNDS = {"asyncio": (45, 790), "trio": (80, 970)}
 
 
 class Peer:
