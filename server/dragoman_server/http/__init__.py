@@ -8,6 +8,7 @@ counts and lists of models, besides the operator's paths, and clouds have other 
     responses         the Responses API: stored responses and compaction
     background        begins responses in the background, and sends their events
     relayed           the endpoints of `relayed.table`: embeddings, images, audio, files, batches and more
+    explanation       what would become of a request at any of these paths, for `dragoman explain` and the page
     cloud_paths       the paths at which clients that are set for a cloud call
     websocket         requests over a WebSocket
     client_messages   reads the messages of clients there; no I/O

@@ -234,22 +234,26 @@ def _header_value(member: str, raw: msgspec.Raw) -> str:
     return joined
 
 
-def enter(scope: Scope, send: Send) -> tuple[Scope, Send]:
-    """Return a request as it is served here, and what takes its response, if it has come at the path of a cloud."""
-    path = path_below_mount(scope)
-    if not path.startswith(_BEGINNINGS):
-        return scope, send
-    for row in CLOUD_PATHS:
+def cloud_request_at(path: str) -> tuple[str, CloudRequest] | None:
+    """Return where a path of a cloud leads here, and what is special about its requests; None for any other path."""
+    for row in CLOUD_PATHS if path.startswith(_BEGINNINGS) else ():
         found = row.pattern.fullmatch(path)
         if found is not None:
-            break
-    else:
+            places = found.groupdict()
+            return row.leads_to.format(**places), CloudRequest(row, places.get("model", ""))
+    return None
+
+
+def enter(scope: Scope, send: Send) -> tuple[Scope, Send]:
+    """Return a request as it is served here, and what takes its response, if it has come at the path of a cloud."""
+    found = cloud_request_at(path_below_mount(scope))
+    if found is None:
         return scope, send
-    model = found.groupdict().get("model", "")
-    served = scope.get("root_path", "") + row.leads_to.format(**found.groupdict())
-    scope = {**scope, "path": served, SCOPE_PATH: scope["path"], SCOPE_CLOUD: CloudRequest(row, model)}
-    if model:
-        scope["path_params"] = {"model": model}
+    path, request = found
+    row, served = request.row, scope.get("root_path", "") + path
+    scope = {**scope, "path": served, SCOPE_PATH: scope["path"], SCOPE_CLOUD: request}
+    if request.model:
+        scope["path_params"] = {"model": request.model}
     if row.reply is None or scope["type"] != "http":
         return scope, send
     response = _CloudResponse(row.reply, row.framing, send)

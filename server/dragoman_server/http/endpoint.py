@@ -20,7 +20,6 @@ from starlette.types import Receive, Scope, Send
 from dragoman import ErrorKind, RemoteProtocolError, RequestHead, RequestRefused, Usage, WireError, peek
 from dragoman.codec import MODEL_IN_PATH, SSE, Endpoint, ProtocolSpec
 from dragoman_server.accounts.limits import ClientRefused
-from dragoman_server.accounts.stores.operations import FindAccount
 from dragoman_server.accounts.usage import Meter, usage_of
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.cloud_paths import CloudRequest
@@ -265,10 +264,10 @@ class BaseEndpoint(ABC):
                 len(body), reasoning_key, request.owner, request.headers, request_head
             )
         # Only one of several accounts has a file that was uploaded to it.
-        ids = await request.off_loop(len(body), referred_ids, body) if self.gateway.pool.has_choice else []
-        account = await self.account_of(ids)
-        key = request.reasoning_key
         gateway, now = self.gateway, request.time()
+        ids = await request.off_loop(len(body), referred_ids, body) if gateway.pool.has_choice else []
+        account = await gateway.pool.account_of(ids)
+        key = request.reasoning_key
         planner = Planner(
             gateway.settings,
             self.protocol,
@@ -326,12 +325,6 @@ class BaseEndpoint(ABC):
             dollars = gateway.limits.estimate(prices, len(expanded.body))
             request.reserved = await gateway.limits.reserve_more(request.key, request.reserved, dollars)
         return expanded
-
-    async def account_of(self, ids: Sequence[str]) -> str:
-        """Return the id of the account that made the first known one of these vendor's ids, "" if none is known."""
-        gateway = self.gateway
-        found = await gateway.accounts.apply(FindAccount(ids, time.time())) if ids else ""
-        return found if any(each.id == found for each in gateway.settings.all_accounts()) else ""
 
     def carry_out(
         self,

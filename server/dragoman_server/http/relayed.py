@@ -6,11 +6,12 @@ path; without any it is a 404 that says what to write there.
 
 import json
 import time
+from collections.abc import Mapping
 
 from starlette.routing import BaseRoute
 
 from dragoman import RemoteProtocolError, RequestHead, RequestRefused, peek
-from dragoman.codec import Endpoint, ProtocolSpec
+from dragoman.codec import Endpoint, ProtocolSpec, UpstreamSpec
 from dragoman.jsontext import JSONObject
 from dragoman_server.accounts.stores.operations import BindIds
 from dragoman_server.accounts.usage import NoMeter
@@ -36,12 +37,13 @@ from dragoman_server.relayed.table import (
     FORM,
     JSON,
     TABLE,
-    Cost,
     ModelPlace,
     RelayedPath,
     leads_there,
     rule_for,
 )
+from dragoman_server.settings import Settings
+from dragoman_server.wire.headers import media_type
 
 # Where a client names the model of a form, besides the parameter `model` of the query.
 MODEL_HEADER = "dragoman-model"
@@ -86,7 +88,11 @@ class RelayingEndpoint(BaseEndpoint):
     endpoint: Endpoint
 
     def __init__(self, gateway: Gateway, row: RelayedPath, path: str) -> None:
-        super().__init__(gateway, _protocol_of(gateway, row), Endpoint(path, streams="always"))
+        super().__init__(
+            gateway,
+            protocol_of_row(gateway.upstreams, gateway.protocols, row),
+            Endpoint(path, streams="always"),
+        )
         self._row = row
 
     async def serve(self, request: ClientRequest) -> None:
@@ -125,25 +131,23 @@ class RelayingEndpoint(BaseEndpoint):
 
     async def _planner(self, request: ClientRequest, path: str, upload: Upload) -> RelayedPlanner:
         """Read what is needed of the body, and return what plans the request. Raises what read() does."""
-        row, sends = self._row, request.scope["method"] == "POST"
+        gateway, row, sends = self.gateway, self._row, request.scope["method"] == "POST"
         body, boundary, head = await self._read_head(request, upload)
         models = [head.model] if head.model else []
         if row.model is ModelPlace.REQUESTS:
             body = await upload.read_whole()
             models = await request.off_loop(len(body), models_in, body)
-        if (
-            request.key is not None
-            and sends
-            and (row.cost is Cost.LATER or (row.cost is Cost.ANSWER and not models))
-        ):
-            self.gateway.limits.refuse_unknown_cost(request.key)
+        if request.key is not None and sends and not row.shows_cost(has_model=bool(models)):
+            gateway.limits.refuse_unknown_cost(request.key)
         if not models and row.model is not ModelPlace.BODY and sends:
             body = await upload.read_if_small()
         known = body or b""
         ids = [*ids_in_path(path), *await request.off_loop(len(known), referred_ids, known)]
-        account, rule = await self.account_of(ids), list[str]()
+        account, rule = await gateway.pool.account_of(ids), list[str]()
         if not models:
-            rule = self._rule_for(path) if not account else [account.partition("/")[0]]
+            rule = [account.partition("/")[0]]
+            if not account:
+                rule = rule_or_refuse(gateway.settings, gateway.upstreams, row, self.endpoint.path, path)
             self._check_upstreams(request, rule)
         for model in reversed(models or [""]):  # the first one is in the record, and counts
             await self.admit(request, model, upload.length or upload.size, counts=model in ("", *models[:1]))
@@ -152,7 +156,6 @@ class RelayingEndpoint(BaseEndpoint):
         if body is None and sends:
             body = await upload.read_if_small()
             request.upload = upload if body is None else None
-        gateway = self.gateway
         return RelayedPlanner(
             gateway.settings,
             self.protocol,
@@ -180,42 +183,16 @@ class RelayingEndpoint(BaseEndpoint):
         self, request: ClientRequest, upload: Upload
     ) -> tuple[bytes | None, bytes | None, RequestHead]:
         """Return the body if it was read whole, the boundary of a form, and what is known of both."""
-        row, content_type = self._row, request.headers.get("content-type", JSON)
+        row = self._row
         if row.model is ModelPlace.PATH:
             return await upload.read_whole(), None, RequestHead(request.model_in_path, False, {})
         if row.model is not ModelPlace.BODY:
             return None, None, _NO_HEAD
-        if content_type.partition(";")[0].strip().lower() == FORM and FORM in row.requests:
-            boundary = boundary_of(content_type)
+        boundary = boundary_in(row, request.headers)
+        if boundary is not None:
             return None, boundary, RequestHead(await _model_in_form(request, upload, boundary), False, {})
-        if JSON not in row.requests:
-            raise RequestRefused(f"the body has to be {FORM}", status=415)
         body = await upload.read_whole()
         return body, None, await request.off_loop(len(body), peek, body, request.model_in_path)
-
-    def _rule_for(self, path: str) -> list[str]:
-        """Return the upstreams for requests that name no model. Raises RemoteProtocolError and RequestRefused."""
-        settings, row = self.gateway.settings, self._row
-        found = rule_for(settings.endpoints, path)
-        if found:
-            return [*found]
-        if row.needs_model:
-            raise RemoteProtocolError("model is required", path="/model", code="missing_required_parameter")
-        specs = self.gateway.upstreams
-        able = [
-            each.name
-            for each in settings.upstreams
-            if any(row.may_be_at(specs[name]) for name in each.protocols)
-        ]
-        if len(able) == 1 and row.model is not ModelPlace.NONE:
-            return able  # the vendor has a default model, or the id is that vendor's
-        rule = f"{json.dumps(self.endpoint.path.partition('/{')[0])} = {json.dumps(next(iter(able), 'UPSTREAM'))}"
-        raise RequestRefused(
-            f"the request names no model, and no upstream is set for {path[:100]}: add to dragoman.toml, below "
-            f"[endpoints]: {rule}",
-            status=404,
-            code="unknown_url",
-        )
 
     def _check_upstreams(self, request: ClientRequest, upstreams: list[str]) -> None:
         """Raise RequestRefused (403) if a request without a model may not go to these upstreams."""
@@ -225,11 +202,52 @@ class RelayingEndpoint(BaseEndpoint):
                 gateway.limits.check_upstream(key, upstream, gateway.catalog.listed)
 
 
-def _protocol_of(gateway: Gateway, row: RelayedPath) -> ProtocolSpec:
+def protocol_of_row(
+    upstreams: Mapping[str, UpstreamSpec], protocols: Mapping[str, ProtocolSpec], row: RelayedPath
+) -> ProtocolSpec:
     """Return the protocol in whose form the clients of a path get errors."""
-    specs = gateway.upstreams.values()
-    first = next(iter(gateway.protocols.values()))
-    return next((each for each in specs if each.model_list_form == row.vendors[0]), first)
+    first = next(iter(protocols.values()))
+    return next((each for each in upstreams.values() if each.model_list_form == row.vendors[0]), first)
+
+
+def rule_or_refuse(
+    settings: Settings, specs: Mapping[str, UpstreamSpec], row: RelayedPath, template: str, path: str
+) -> list[str]:
+    """Return the upstreams for requests that name no model. Raises RemoteProtocolError and RequestRefused.
+
+    template: the path of the row that `path` fits.
+    """
+    found = rule_for(settings.endpoints, path)
+    if found:
+        return [*found]
+    if row.needs_model:
+        raise RemoteProtocolError("model is required", path="/model", code="missing_required_parameter")
+    able = [
+        each.name for each in settings.upstreams if any(row.may_be_at(specs[name]) for name in each.protocols)
+    ]
+    if len(able) == 1 and row.model is not ModelPlace.NONE:
+        return able  # the vendor has a default model, or the id is that vendor's
+    rule = f"{json.dumps(template.partition('/{')[0])} = {json.dumps(next(iter(able), 'UPSTREAM'))}"
+    raise RequestRefused(
+        f"the request names no model, and no upstream is set for {path[:100]}: add to dragoman.toml, below "
+        f"[endpoints]: {rule}",
+        status=404,
+        code="unknown_url",
+    )
+
+
+def boundary_in(row: RelayedPath, headers: Mapping[str, str]) -> bytes | None:
+    """Return the boundary of a form with a model, None for JSON. Raises RemoteProtocolError and RequestRefused."""
+    if media_type(headers.items()) == FORM and FORM in row.requests:
+        return boundary_of(headers["content-type"])
+    if JSON not in row.requests:
+        raise RequestRefused(f"the body has to be {FORM}", status=415)
+    return None
+
+
+def named_model(headers: Mapping[str, str], query: str) -> str:
+    """Return the model of a form that is named outside of it, "" if none is."""
+    return headers.get(MODEL_HEADER) or Query(query).get("model") or ""
 
 
 async def _model_in_form(request: ClientRequest, upload: Upload, boundary: bytes) -> str:
@@ -238,7 +256,7 @@ async def _model_in_form(request: ClientRequest, upload: Upload, boundary: bytes
     openai-node sends the fields of a form in its caller's order, so usually the file first. A client that names the
     model outside of the form as well does not make the gateway wait for that.
     """
-    form, named = Form(boundary), request.headers.get(MODEL_HEADER) or Query(request.query).get("model")
+    form, named = Form(boundary), named_model(request.headers, request.query)
     if named:
         return named
     while form.model is None:

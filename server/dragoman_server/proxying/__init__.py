@@ -10,7 +10,7 @@ several requests; and a client that leaves ends all of it.
     destinations     where the requests for a model go
     betas            which betas an upstream gets
     affinity         the key of a conversation
-    explanation      what would happen to a request, for `dragoman explain` and the page
+    explanation      what would happen to a request with a plan, for `http.explanation`
     request_handler  the scope of a request and its tasks: leaving, heartbeats, hedges, its writer
     account_pool     the account of each attempt, and what its outcome means for it
     attempt          one request to one upstream, and its response

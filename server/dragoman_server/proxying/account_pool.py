@@ -15,7 +15,7 @@ import math
 import os
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ import msgspec
 
 from dragoman import ErrorKind, RemoteProtocolError, RequestRefused, WireError
 from dragoman_server.accounts.stores.base import AccountStore, Candidate, Rate, Reservation
-from dragoman_server.accounts.stores.operations import Change, Release, Reserve
+from dragoman_server.accounts.stores.operations import Change, FindAccount, Release, Reserve
 from dragoman_server.log import DECISIONS, log_decision
 from dragoman_server.policy import attempts
 from dragoman_server.policy.error_actions import ErrorAction, ErrorRule, classify
@@ -88,11 +88,17 @@ class AccountPool:
         self.clock = clock
         self.random = random
         self.has_choice = any(len(settings.accounts_of(each)) > 1 for each in settings.upstreams)
+        self._ids = {account.id for account in settings.all_accounts()}
         self.max_attempts = settings.server.max_attempts
         self.account_wait_s = settings.server.account_wait_s
         self._rules = [(rule.upstream, _rule(rule)) for rule in settings.rules]
         # By the names of their upstreams, and of an only account: as many as the settings have.
         self._chains: dict[tuple[str, ...], AccountChain] = {}
+
+    async def account_of(self, ids: Sequence[str]) -> str:
+        """Return the id of the account that made the first known one of these vendor's ids, "" if none is known."""
+        found = await self.store.apply(FindAccount(ids, self.clock())) if ids else ""
+        return found if found in self._ids else ""
 
     def attempts(self, plan: Plan) -> "RequestAttempts":
         """Return the attempts of one planned request."""

@@ -1,30 +1,31 @@
 """Explain what would happen to a request: its routes, the upstreams' capabilities, the bodies sent, the losses.
 
-The gateway's own planner does all of it, and nothing is sent.
+The gateway's own planner does all of it, and nothing is sent. `http.explanation` finds the planner for a path.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dragoman import PROTOCOLS, RemoteProtocolError, RequestRefused, peek
 from dragoman.codec import ProtocolSpec, find_endpoint
+from dragoman.jsontext import JSON, decode
 from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.capabilities.cloud_apis import cloud_api_of
 from dragoman_server.capabilities.resolve import KnownCapability, known_capabilities
-from dragoman_server.hosts import UpstreamCall, add_key, host_of
+from dragoman_server.hosts import HostError, UpstreamCall, add_key, host_of
 from dragoman_server.hosts.credentials import authorize_cloud_call
 from dragoman_server.models.routes import deciding_upstream
 from dragoman_server.policy.attempts import Account, Attempts, Offer, Selection, UpstreamAccounts
-from dragoman_server.proxying.destinations import Destination, find_destinations
+from dragoman_server.proxying.destinations import Destination, at_account, find_destinations
 from dragoman_server.proxying.plan import Planner
 from dragoman_server.settings import AccountSettings, ClientKey, Settings
-from dragoman_server.wire.headers import HeaderList, with_key
+from dragoman_server.wire.headers import HeaderList, media_type, with_key
 
 # The id and the time of every explanation: the same request gives the same text.
-_ID = "0" * 32
-_NOW = 0
+EXPLAINED_ID = "0" * 32
+EXPLAINED_AT = 0
 # How hosts authorize calls of an account with a key.
 _BY_KEY = (add_key, authorize_cloud_call)
 
@@ -34,12 +35,13 @@ class ExplainedRequest:
     """What one upstream of the chain would get.
 
     Attributes:
-        target: `upstream/model`.
+        target: `upstream/model`, or the upstream of a request that names no model.
         rule: The rule that has led there.
         protocol: The protocol that is spoken there.
         mode: "relayed", "rewritten" or "translated".
         accounts: Its accounts, in the order in which they are tried while nothing has failed.
         selection: How that order comes about.
+        method: "POST", but for other endpoints.
         headers: The headers, with masked secrets.
         times: How often it is sent, see TranslatedRequest.fan_out.
         losses: Code, place and sentence of each.
@@ -52,6 +54,7 @@ class ExplainedRequest:
     accounts: tuple[str, ...]
     selection: str
     capabilities: tuple[KnownCapability, ...]
+    method: str
     url: str
     headers: HeaderList
     body: bytes
@@ -105,10 +108,11 @@ def explain(
     body: bytes,
     protocols: Mapping[str, ProtocolSpec] = PROTOCOLS,
     client_key: ClientKey | None = None,
+    account: str = "",
 ) -> Explanation:
     """Explain one request. query: without the question mark. headers: with lower-case names. Raises NoEndpoint.
 
-    client_key: the key that it comes with. None: it may do everything.
+    client_key: the key that it comes with. None: it may do everything. account: see Planner.
     """
     found = find_endpoint(protocols.values(), path, query)
     if found is None:
@@ -121,44 +125,56 @@ def explain(
         if client_key is not None:
             ClientLimits(settings, MemoryAccountStore()).check_model(client_key, client.name, model)
         chain = find_destinations(settings, client, model)
+        chain = at_account(chain, account) or chain
     except (RemoteProtocolError, RequestRefused) as error:
-        return Explanation(model, client.name, (_refusal("", error),))
+        return Explanation(model, client.name, (refusal("", error),))
     planner = Planner(
         settings,
         client,
         headers,
         query,
         body,
-        id=_ID,
-        now=_NOW,
-        clock=lambda: _NOW,
+        id=EXPLAINED_ID,
+        now=EXPLAINED_AT,
+        clock=lambda: EXPLAINED_AT,
         endpoint=endpoint,
         request_head=head,
         client_key=client_key,
     )
-    steps = tuple(_explain_one(settings, planner, destination) for destination in chain)
-    return Explanation(chain[0].model, client.name, steps, tuple(_notes(settings, chain, client_key)))
+    return explain_chain(planner, chain)
 
 
-def _explain_one(
+def explain_chain(planner: Planner, chain: Sequence[Destination], *notes: str) -> Explanation:
+    """Explain where a planned request goes, and what may differ."""
+    settings = planner.settings
+    steps = tuple([explain_plan(settings, planner, destination) for destination in chain])
+    notes = (*notes, *_notes(settings, chain, planner.client_key))
+    return Explanation(chain[0].model, planner.client.name, steps, notes)
+
+
+def explain_plan(
     settings: Settings, planner: Planner, to: Destination
 ) -> ExplainedRequest | ExplainedRefusal:
+    """Explain what one upstream would get."""
     try:
         plan = planner.plan(to)
     except (RemoteProtocolError, RequestRefused) as error:
-        return _refusal(to.target, error)
+        return refusal(to.target, error)
     fit, call = host_of(to.settings).fit, plan.call
-    if fit is not None:
-        call = fit(call, to.settings)
+    try:
+        call = call if fit is None else fit(call, to.settings)
+    except HostError as error:
+        return ExplainedRefusal(to.target, 502, str(error), "")
     known = known_capabilities(settings, to.settings, to.upstream_model, to.upstream)
     return ExplainedRequest(
-        target=to.target,
+        target=to.target.removesuffix("/"),  # it names no model
         rule=to.rule,
         protocol=to.upstream.name,
         mode=plan.mode,
         accounts=_order(to),
         selection=to.settings.selection,
         capabilities=tuple([known[name] for name in sorted(known)]),
+        method=call.method,
         url=settings.mask(call.url),
         headers=_masked(settings, to, call, to.accounts[0] if to.accounts else None),
         body=call.held,
@@ -168,7 +184,8 @@ def _explain_one(
     )
 
 
-def _refusal(target: str, error: RemoteProtocolError | RequestRefused) -> ExplainedRefusal:
+def refusal(target: str, error: RemoteProtocolError | RequestRefused) -> ExplainedRefusal:
+    """Explain why a request is refused. target: "" if it is by the gateway."""
     return ExplainedRefusal(target, error.status, error.message, error.path)
 
 
@@ -199,9 +216,9 @@ def _masked(
     ]
 
 
-def _notes(settings: Settings, chain: tuple[Destination, ...], client_key: ClientKey | None) -> Iterator[str]:
+def _notes(settings: Settings, chain: Sequence[Destination], client_key: ClientKey | None) -> Iterator[str]:
     first = chain[0]
-    listing = deciding_upstream(settings, first.model)
+    listing = deciding_upstream(settings, first.model) if first.model else None
     if listing is not None:
         yield (
             f"the gateway looks into the models that {listing.name} lists, which are not requested here: "
@@ -216,12 +233,20 @@ def _notes(settings: Settings, chain: tuple[Destination, ...], client_key: Clien
         yield f"it counts for the limits of the {' and the '.join(counted)}, which may refuse it"
 
 
+def shown_body(step: ExplainedRequest) -> JSON:
+    """Return the value of a body; of one that is not JSON what it is, None if there is none."""
+    kind = media_type(step.headers)
+    if kind == "application/json" and step.body:
+        return decode(step.body)
+    return f"{kind}, {len(step.body)} bytes" if step.body else None
+
+
 def as_builtins(explanation: Explanation) -> dict[str, Any]:
-    """Return an explanation as values for JSON. Bodies are JSON already."""
+    """Return an explanation as values for JSON. Bodies are JSON already, but for forms and files."""
     import msgspec
 
     steps = [
-        {**msgspec.to_builtins(step), "body": msgspec.json.decode(step.body)}
+        {**msgspec.to_builtins(step), "body": shown_body(step)}
         if isinstance(step, ExplainedRequest)
         else msgspec.to_builtins(step)
         for step in explanation.steps

@@ -286,11 +286,11 @@ class Planner:
         Raises RemoteProtocolError for a faulty request; RequestRefused for what the upstream cannot do
         (400), what its key may not change (403), and a model that no upstream serves (404).
         """
-        chain = self.chain or find_destinations(
+        chain = self.chain = self.chain or find_destinations(
             self.settings, self.client, self._head.model, self.upstreams, self.listed
         )
         if self.account:
-            chain = at_account(chain, self.account) or chain
+            chain = self.chain = at_account(chain, self.account) or chain
         self._sticky = any(len(to.accounts) > 1 and to.settings.sticky for to in chain)
         if DECISIONS.isEnabledFor(logging.DEBUG):
             first, *others = chain

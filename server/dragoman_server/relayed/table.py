@@ -92,6 +92,10 @@ class RelayedPath:
         """True if upstreams that speak a protocol may have it."""
         return spec.model_list_form in self.vendors
 
+    def shows_cost(self, *, has_model: bool) -> bool:
+        """True if it becomes known what a request has cost that sends something. has_model: it names a model."""
+        return self.cost is Cost.NONE or (self.cost is Cost.ANSWER and has_model)
+
 
 _RELATIVE = ("/v1/{}", "/{}")
 

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
+from urllib.parse import unquote
 
 import click
 
@@ -26,6 +27,13 @@ _SHOWN_CHARACTERS = 500
     params=[
         file_argument,
         config_option,
+        click.Option(
+            ["--method"],
+            type=click.Choice(["POST", "GET", "DELETE"]),
+            default="POST",
+            show_default=True,
+            help="the request's method; GET and DELETE have no body",
+        ),
         click.Option(
             ["--path"],
             default=PROTOCOLS[MESSAGES].endpoints[0].path,
@@ -50,6 +58,7 @@ _SHOWN_CHARACTERS = 500
 def explain(
     file: IO[bytes],
     config_file: str | None,
+    method: str,
     path: str,
     header_lines: tuple[str, ...],
     key_name: str | None,
@@ -67,15 +76,17 @@ def explain(
     wrong.
     """
     # They take a while to import.
+    from dragoman_server.http.explanation import ClientCall, RequestExplainer
     from dragoman_server.proxying.explanation import NoEndpoint, as_builtins
-    from dragoman_server.proxying.explanation import explain as explain_request
 
     settings = load_or_exit(config_file, UNBOUND).settings
     path, _, query = path.partition("?")
     key = None if key_name is None else _key(settings, key_name)
     headers = dict(_headers(header_lines))
+    body = read_document(file) if method == "POST" else b""
+    explainer = RequestExplainer(settings=settings, client_key=key)
     try:
-        explanation = explain_request(settings, path, query, headers, read_document(file), client_key=key)
+        explanation = explainer.explain(ClientCall(method, unquote(path), query, headers, body))
     except NoEndpoint as error:
         exit_with(USAGE_ERROR, str(error))
     if as_json:
@@ -137,6 +148,8 @@ def _refusal_lines(step: "ExplainedRefusal") -> Iterator[str]:
 
 
 def _step_lines(step: "ExplainedRequest", *, is_first: bool) -> Iterator[str]:
+    from dragoman_server.proxying.explanation import shown_body
+
     yield f"{'goes to' if is_first else 'if that fails, goes to'} {step.target} ({step.rule})"
     yield f"  {step.mode} to {step.protocol}"
     yield f"  accounts ({step.selection}): {', '.join(step.accounts)}"
@@ -145,11 +158,12 @@ def _step_lines(step: "ExplainedRequest", *, is_first: bool) -> Iterator[str]:
     for capability in step.capabilities:
         yield f"    {capability.name} = {capability.text}    ({capability.source})"
     yield "" if step.times == 1 else f"  it is sent {step.times} times, once for each choice"
-    yield f"POST {step.url}"
+    yield f"{step.method} {step.url}"
     yield from (f"{name}: {value}" for name, value in step.headers)
     yield ""
-    yield json.dumps(_shortened(json.loads(step.body)), indent=2, ensure_ascii=False)
-    yield ""
+    if (body := shown_body(step)) is not None:
+        text = body if isinstance(body, str) else json.dumps(_shortened(body), indent=2, ensure_ascii=False)
+        yield from (text, "")
     yield f"lost: {'nothing' if not step.losses else ''}".rstrip()
     for code, path, detail in step.losses:
         yield f"  {code} {path or '/'}: {detail}"

@@ -1,4 +1,4 @@
-"""POST /admin/explain/..., with a client's path, headers and body: what the gateway would do with that request."""
+"""/admin/explain/..., with a client's method, path, headers and body: what the gateway would do with that request."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,10 +12,13 @@ from starlette.routing import BaseRoute
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.replies import respond
 from dragoman_server.http.auth import EXPLAIN_PATH
+from dragoman_server.http.explanation import ClientCall, RequestExplainer
 from dragoman_server.http.operations import VENDORS_OBJECT, AdminRoute, ApiOperation
 from dragoman_server.http.request import path_below_mount, read_body
 from dragoman_server.platform.off_loop import off_loop
-from dragoman_server.proxying.explanation import NoEndpoint, as_builtins, explain
+from dragoman_server.proxying.affinity import referred_ids
+from dragoman_server.proxying.explanation import NoEndpoint, as_builtins
+from dragoman_server.relayed.body import ids_in_path
 
 
 class ExplainedPath(msgspec.Struct):
@@ -31,9 +34,10 @@ def explain_routes(gateway: Gateway) -> Sequence[BaseRoute]:
     """Return the route below /admin/explain."""
     settings = gateway.settings
     server = settings.server
+    explainer = RequestExplainer(settings=settings, protocols=gateway.protocols, upstreams=gateway.upstreams)
 
-    def explanation(path: str, query: str, headers: dict[str, str], body: bytes) -> ExplainedPath:
-        return ExplainedPath(**as_builtins(explain(settings, path, query, headers, body, gateway.protocols)))
+    def explanation(call: ClientCall, account: str) -> ExplainedPath:
+        return ExplainedPath(**as_builtins(explainer.explain(call, account)))
 
     async def explain_request(request: Request) -> Response:
         headers = dict(request.headers)
@@ -41,17 +45,24 @@ def explain_routes(gateway: Gateway) -> Sequence[BaseRoute]:
         body = await read_body(request.receive, coding, length, server.max_body_bytes, server.body_timeout_s)
         path = path_below_mount(request.scope).removeprefix(EXPLAIN_PATH)
         try:
-            found = await off_loop(len(body), explanation, path, request.url.query, headers, body)
+            method = "GET" if request.method == "HEAD" else request.method
+            call = ClientCall(method, path, request.url.query, headers, body)
+            ids = [*ids_in_path(path), *await off_loop(len(body), referred_ids, body)]
+            account = await gateway.pool.account_of(ids)
+            found = await off_loop(len(body), explanation, call, account)
         except NoEndpoint as error:
             raise HTTPException(404, str(error)) from None
         return respond(gateway, request, found)
 
-    operation = ApiOperation(
-        summary="What the gateway would do with a request",
-        answers={200: (ExplainedPath,)},
-        errors=(404,),
-        body=VENDORS_OBJECT,
-        parameters=None,
-        place="the path of the client's request, such as v1/messages",
-    )
-    return [AdminRoute(f"{EXPLAIN_PATH}/{{path:path}}", explain_request, POST=operation)]
+    def operation(body: type | None) -> ApiOperation:
+        return ApiOperation(
+            summary="What the gateway would do with a request",
+            answers={200: (ExplainedPath,)},
+            errors=(404,),
+            body=body,
+            parameters=None,
+            place="the path of the client's request, such as v1/messages",
+        )
+
+    operations = {"GET": operation(None), "POST": operation(VENDORS_OBJECT), "DELETE": operation(None)}
+    return [AdminRoute(f"{EXPLAIN_PATH}/{{path:path}}", explain_request, **operations)]

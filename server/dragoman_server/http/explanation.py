@@ -1,0 +1,186 @@
+"""Explain a request as it would be served at its path: those of protocols and clouds, and of the other endpoints."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from dragoman import PROTOCOLS, UPSTREAMS, RemoteProtocolError, RequestHead, RequestRefused, peek
+from dragoman.codec import Endpoint, ProtocolSpec, UpstreamSpec, find_endpoint
+from dragoman_server.accounts.limits import ClientLimits
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.http.cloud_paths import cloud_request_at
+from dragoman_server.http.relayed import boundary_in, named_model, protocol_of_row, rule_or_refuse
+from dragoman_server.proxying.explanation import (
+    EXPLAINED_AT,
+    EXPLAINED_ID,
+    Explanation,
+    NoEndpoint,
+    explain,
+    explain_chain,
+    refusal,
+)
+from dragoman_server.proxying.relayed_plan import RelayedPlanner
+from dragoman_server.proxying.upload import SMALL_BYTES
+from dragoman_server.relayed.batch import models_in
+from dragoman_server.relayed.body import ids_in_path
+from dragoman_server.relayed.form import Form
+from dragoman_server.relayed.table import TABLE, ModelPlace, RelayedPath, leads_there
+from dragoman_server.settings import ClientKey, Settings
+from dragoman_server.wire.replies import protocol_of_client
+
+_NO_HEAD = RequestHead("", False, {})
+
+
+class ClientCall(NamedTuple):
+    """What a client would send.
+
+    Attributes:
+        path: Below the gateway's root.
+        query: Without the question mark.
+        headers: With lower-case names.
+    """
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestExplainer:
+    """Explains requests to a gateway with these settings.
+
+    Attributes:
+        client_key: The key that they come with. None: they may do everything.
+    """
+
+    settings: Settings
+    protocols: Mapping[str, ProtocolSpec] = field(default_factory=lambda: PROTOCOLS)
+    upstreams: Mapping[str, UpstreamSpec] = field(default_factory=lambda: UPSTREAMS)
+    client_key: ClientKey | None = None
+
+    def explain(self, call: ClientCall, account: str = "") -> Explanation:
+        """Explain one request. Raises NoEndpoint if no model is requested at its path, and nothing relayed.
+
+        account: the id of the one that has made what it is about, "" if that is not known.
+        """
+        path, cloud = cloud_request_at(call.path) or (call.path, None)
+        call, notes = call._replace(path=path), list[str]()
+        if cloud is not None and cloud.row.cloud:
+            notes.append(f"it comes at a path of a cloud ({cloud.row.cloud}), and is served as {path}")
+        model, protocol = "" if cloud is None else cloud.model, ""
+        found = find_endpoint(self.protocols.values(), path, call.query) if call.method == "POST" else None
+        try:
+            if found is None:
+                return self._relayed(call, account, model, notes)
+            protocol = found[0].name
+            if cloud is not None:
+                body, moved = cloud.as_served(call.body, call.headers)
+                call = call._replace(body=body, headers={**call.headers, **moved})
+        except (RemoteProtocolError, RequestRefused) as error:
+            return Explanation(model, protocol, (refusal("", error),), tuple(notes))
+        explained = explain(
+            self.settings, path, call.query, call.headers, call.body, self.protocols, self.client_key, account
+        )
+        return replace(explained, notes=(*notes, *explained.notes))
+
+    def _relayed(self, call: ClientCall, account: str, model_in_path: str, notes: list[str]) -> Explanation:
+        """Explain a request for one of the other endpoints. Raises RemoteProtocolError and RequestRefused as well."""
+        client, row, template = self._row(call)
+        model_in_path = Endpoint(template).match(call.path) or model_in_path
+        head, models, boundary = _read(row, call, model_in_path)
+        rule = list[str]()
+        if account and not models:
+            rule = [account.partition("/")[0]]
+        elif not models:
+            rule = rule_or_refuse(self.settings, self.upstreams, row, template, call.path)
+            if row.has_ids and ids_in_path(call.path):
+                notes.append("it goes to the account that has made the id, if that is known")
+        self._check_key(client, row, call, models, rule)
+        if len(call.body) > SMALL_BYTES and (boundary is not None or not models):
+            notes.append("a large body is sent while it arrives, and to one account only")
+        planner = RelayedPlanner(
+            self.settings,
+            client,
+            call.headers,
+            call.query,
+            call.body,
+            id=EXPLAINED_ID,
+            now=EXPLAINED_AT,
+            upstreams=self.upstreams,
+            endpoint=Endpoint(template, streams="always"),
+            request_head=head,
+            client_key=self.client_key,
+            row=row,
+            method=call.method,
+            path=call.path,
+            models=models,
+            rule=rule,
+            account=account,
+            boundary=boundary,
+        )
+        try:
+            planner.first()
+        except (RemoteProtocolError, RequestRefused):
+            if not planner.chain:
+                raise
+        return explain_chain(planner, planner.chain, *notes)
+
+    def _row(self, call: ClientCall) -> tuple[ProtocolSpec, RelayedPath, str]:
+        """Return the protocol of a path's clients, its row, and the row's path that fits. Raises NoEndpoint."""
+        rows = {
+            spec.name: (spec, row, template)
+            for row in TABLE
+            for template in row.paths
+            if call.method in row.methods and leads_there(template, call.path)
+            for spec in (protocol_of_row(self.upstreams, self.protocols, row),)
+        }
+        if not rows:
+            paths = [endpoint.path for spec in self.protocols.values() for endpoint in spec.endpoints]
+            raise NoEndpoint(
+                f"no model is requested at {call.path[:100]!a}: write one of {', '.join(dict.fromkeys(paths))}, or "
+                "that of another endpoint, with its method"
+            )
+        specs = {name: spec for name, (spec, *_) in rows.items()}
+        return rows[protocol_of_client(call.query, call.headers, specs).name]
+
+    def _check_key(
+        self,
+        client: ProtocolSpec,
+        row: RelayedPath,
+        call: ClientCall,
+        models: Sequence[str],
+        rule: Sequence[str],
+    ) -> None:
+        """Raise RequestRefused (403) for what the client key may not send."""
+        key = self.client_key
+        if key is None:
+            return
+        limits = ClientLimits(self.settings, MemoryAccountStore())
+        if call.method == "POST" and not row.shows_cost(has_model=bool(models)):
+            limits.refuse_unknown_cost(key)
+        for upstream in rule:
+            limits.check_upstream(key, upstream)
+        for model in models:
+            limits.check_model(key, client.name, model)
+
+
+def _read(
+    row: RelayedPath, call: ClientCall, model_in_path: str
+) -> tuple[RequestHead, list[str], bytes | None]:
+    """Return what is known of a body, its models, and the boundary of a form."""
+    boundary, head = None, _NO_HEAD
+    if row.model is ModelPlace.REQUESTS:
+        return head, models_in(call.body), None
+    if row.model is ModelPlace.PATH:
+        head = RequestHead(model_in_path, False, {})
+    elif row.model is ModelPlace.BODY:
+        boundary = boundary_in(row, call.headers)
+        if boundary is None:
+            head = peek(call.body, model_in_path)
+        else:
+            form = Form(boundary)
+            form.receive_data(call.body)
+            head = RequestHead(named_model(call.headers, call.query) or form.model or "", False, {})
+    return head, [head.model] if head.model else [], boundary
