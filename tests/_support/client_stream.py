@@ -53,6 +53,9 @@ class FakeStream:
             if not take(await self.receive(timeout)):
                 return
 
+    async def peer_ended(self) -> None:
+        await self._aborted.wait()
+
     def send_now(self, data: bytes) -> bytes | None:
         if self.aborted_at is not None:
             raise BrokenPipeError("closed")

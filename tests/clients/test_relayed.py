@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import re
+import select
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -97,6 +99,13 @@ class Upstream(BaseHTTPRequestHandler):
     def respond(self) -> None:
         length = int(self.headers.get("content-length", 0))
         body, read = b"", 0
+        if self.path.endswith("?takes=nothing"):
+            self.began.set()
+            end = select.poll()
+            end.register(self.connection, select.POLLRDHUP)
+            end.poll(DEADLINE_S * 1000)
+            self.left.set()
+            return
         while read < length:
             data = self.rfile.read1(min(length - read, MIB))
             if not data:
@@ -228,6 +237,36 @@ def test_a_client_that_leaves_ends_the_call(sends: bool, running: GatewayProcess
             client.sendall(head("GET", "/v1/files/file-abc123/content?pieces=500", 0))
         assert Upstream.began.wait(DEADLINE_S)
         time.sleep(0.1)  # so that everything is under way
+        left = time.monotonic()
+    assert Upstream.left.wait(DEADLINE_S)
+    assert time.monotonic() - left < 1
+
+
+def unread(client: socket.socket) -> int:
+    """The bytes that the gateway's end of a connection has received, and its process has not read."""
+    ports = [f"{side()[1]:04X}" for side in (client.getpeername, client.getsockname)]
+    for line in Path("/proc/net/tcp").read_text().splitlines():
+        fields = line.split()
+        if [each.rpartition(":")[2] for each in fields[1:3]] == ports:
+            return int(fields[4].partition(":")[2], 16)
+    raise AssertionError("there is no such connection")
+
+
+def is_stuck(client: socket.socket) -> bool:
+    """True if the gateway reads nothing for a while."""
+    deadline = time.monotonic() + 0.2
+    while unread(client):
+        if time.monotonic() > deadline:
+            return True
+    return False
+
+
+@each_backend
+def test_a_client_that_leaves_ends_a_call_whose_upstream_takes_nothing(running: GatewayProcess) -> None:
+    with running.connect() as client:
+        client.sendall(head("POST", "/v1/files?takes=nothing", 500 * MIB))
+        while not is_stuck(client):
+            client.sendall(bytes(2**16))
         left = time.monotonic()
     assert Upstream.left.wait(DEADLINE_S)
     assert time.monotonic() - left < 1

@@ -7,6 +7,7 @@ connection is: `HttpChannel` makes ASGI messages of them, in any ASGI server.
 import copy
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Protocol, TypeVar
 
 import anyio
@@ -233,36 +234,33 @@ class ClientRequest:
 
         A client that has left already costs no work, if `left` cancels it.
         """
-        if self.on_disconnect is not None and self.upload is None:  # an upload takes what is received
-            try:
-                if self.on_disconnect(left):
-                    await anyio.lowlevel.checkpoint()
-                await work()
-            finally:
-                self.on_disconnect(None)
-            return
+        on_disconnect, upload = self.on_disconnect, self.upload
 
         async def watcher() -> None:
-            await self.disconnected()
-            left()
+            if upload is not None:
+                with suppress(ClientDisconnected):
+                    await upload.pump()
+            if on_disconnect is None:
+                while (await self.receive())["type"] != "http.disconnect":
+                    pass
+                left()
 
-        async with anyio.create_task_group() as tasks:
-            watching = tasks.start_soon(return_if_cancelled, watcher)
-            # In trio tasks that become ready together run in any order.
-            for _ in range(2):
-                await anyio.lowlevel.checkpoint()
-            await work()
-            watching.cancel()
-
-    async def disconnected(self) -> None:
-        """Wait until the client has left. Servers also report that when a response is complete."""
-        if self.upload is not None:
-            try:
-                await self.upload.pump()
-            except ClientDisconnected:
+        if on_disconnect is not None and on_disconnect(left):
+            await anyio.lowlevel.checkpoint()
+        try:
+            if on_disconnect is not None and upload is None:
+                await work()
                 return
-        while (await self.receive())["type"] != "http.disconnect":
-            pass
+            async with anyio.create_task_group() as tasks:
+                watching = tasks.start_soon(return_if_cancelled, watcher)
+                # In trio tasks that become ready together run in any order.
+                for _ in range(2):
+                    await anyio.lowlevel.checkpoint()
+                await work()
+                watching.cancel()
+        finally:
+            if on_disconnect is not None:
+                on_disconnect(None)
 
     async def respond(self, reply: Reply) -> None:
         """Send a whole response."""

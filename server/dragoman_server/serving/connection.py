@@ -14,8 +14,10 @@ from typing import Any
 import anyio
 import anyio.abc
 import anyio.lowlevel
-from starlette.types import ASGIApp
+from anyio import TaskHandle
+from starlette.types import ASGIApp, Message
 
+from dragoman_server.platform.cancellation import return_if_cancelled
 from dragoman_server.platform.changes import Lock
 from dragoman_server.platform.clock import event_loop_clock
 from dragoman_server.serving.http1 import HTTP1
@@ -114,6 +116,8 @@ class Connection:
         self._linger_s = LINGER_S
         self._half_closed = False  # the client sends nothing more, and a request is open
         self.request_events: AppEvents | None = None  # of the open one of HTTP/1
+        self._peer: TaskHandle[None] | None = None  # waits for the client's end
+        self._peer_ended = self._is_full = False
         self._first = b""  # of the client, until its protocol is recognized
         self._writing = Lock()
         self._rest: bytes | memoryview | None = None  # of what write_now() was given
@@ -223,6 +227,31 @@ class Connection:
             else:
                 self._break()  # frees the descriptor now, because the tasks may need a while to end
 
+    async def put(self, events: AppEvents, event: Message) -> None:
+        """Add an event that an application has no room for yet.
+
+        Nothing is read meanwhile, so a client that leaves is noticed in another way.
+        """
+        if self._peer is None:
+            self._peer = self.tasks.start_soon(return_if_cancelled, self._watch_peer, name="peer")
+        self._is_full = True
+        if self._peer_ended:
+            await self._lose()
+        await events.put(event)
+        self._is_full = False
+
+    async def _watch_peer(self) -> None:
+        await self._stream.peer_ended()
+        self._peer_ended = True
+        if self._is_full:
+            await self._lose()
+
+    async def _lose(self) -> None:
+        """End the connection of a client that has left, with what it has sent."""
+        self._break()
+        if self._protocol is not None:
+            await self._protocol.connection_lost()
+
     async def _woken(self) -> None:
         """React to the deadline, unless it has moved, or end() has woken the task."""
         if self._ended or self.worker.time() < self._deadline:
@@ -246,6 +275,8 @@ class Connection:
 
     async def _finish(self) -> None:
         self.apps.end()
+        if self._peer is not None:
+            self._peer.cancel()
         if self._protocol is not None:
             await self._protocol.connection_lost()
         if self._half_closed:

@@ -271,7 +271,7 @@ class HTTP1:
             if data or self._body.complete:
                 part: Message = {"type": "http.request", "body": data, "more_body": not self._body.complete}
                 if not stream.events.offer(part):
-                    waiting = partial(stream.events.put, part)
+                    waiting = partial(self._transport.put, stream.events, part)
             if self._body.error is not None:
                 broken = RemoteProtocolError(f"the request's body cannot be read: {self._body.error}")
                 end: Message = {"type": "http.disconnect", "error": broken}

@@ -16,6 +16,7 @@ from typing import cast
 import anyio
 
 from dragoman_server.streams.byte_stream import Take
+from dragoman_server.streams.peer_end import reset_when_closed, wait_for_peer_end
 
 # Bytes that may wait for a slow consumer before the socket is paused; then the kernel's window fills up. One read of
 # the loop comes on top, of 256 KiB at most.
@@ -100,6 +101,9 @@ class AsyncioStream(asyncio.Protocol):
         finally:
             self._take = None
 
+    async def peer_ended(self) -> None:
+        await wait_for_peer_end(self._socket)
+
     def send_now(self, data: bytes) -> bytes | None:
         transport = self._transport
         if self._lost or transport.is_closing():
@@ -145,6 +149,9 @@ class AsyncioStream(asyncio.Protocol):
             while await self.receive(None):
                 pass
         self.abort()
+
+    def drop_unsent(self) -> None:
+        reset_when_closed(self._socket)
 
     def abort(self) -> None:
         # A transport that is lost may raise: CPython 3.11.7 selector_events.py:891, after an EOF during a write.

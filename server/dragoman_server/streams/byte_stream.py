@@ -48,6 +48,12 @@ class ByteStream(Protocol):
         callback of the event loop. `timeout` limits each wait. What `take` raises is raised.
         """
 
+    async def peer_ended(self) -> None:
+        """Wait until the peer has ended its side, or the connection is broken, without reading what it has sent.
+
+        Only Linux can tell: elsewhere it waits until it is cancelled.
+        """
+
     def send_now(self, data: bytes) -> bytes | memoryview | None:
         """Pass as much of `data` to the kernel as is possible without waiting. No other send may be under way.
 
@@ -65,6 +71,11 @@ class ByteStream(Protocol):
         """Close gracefully: send the buffered bytes and the end of the stream, wait for the peer's end, close.
 
         For at most `linger` seconds, what the peer still sends is dropped. Raises nothing.
+        """
+
+    def drop_unsent(self) -> None:
+        """Let abort() also drop what the peer has not received yet: one that does not read never learns of an end that
+        comes after that.
         """
 
     def abort(self) -> None:

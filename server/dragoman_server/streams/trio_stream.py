@@ -15,6 +15,7 @@ import trio
 
 from dragoman_server.platform.cancellation import Arguments
 from dragoman_server.streams.byte_stream import Take
+from dragoman_server.streams.peer_end import reset_when_closed, wait_for_peer_end
 
 # The most bytes of one read: each step of a response's way to a slow client holds that much.
 READ_SIZE = 64 * 1024
@@ -77,6 +78,9 @@ class TrioStream:
             raise ConnectionAbortedError("closed by the gateway") from None
         raise TimeoutError("nothing was received in time")
 
+    async def peer_ended(self) -> None:
+        await wait_for_peer_end(self._socket)
+
     def send_now(self, data: bytes | memoryview) -> bytes | memoryview | None:
         self._check_open()
         try:
@@ -119,6 +123,9 @@ class TrioStream:
 
     async def _send_end(self) -> None:
         self._socket.shutdown(socket.SHUT_WR)
+
+    def drop_unsent(self) -> None:
+        reset_when_closed(self._socket)
 
     def abort(self) -> None:
         if self._socket.fileno() >= 0:

@@ -263,6 +263,8 @@ class Http1Transport:
             body = ResponseBody(head, stream, lease, timeouts.read_s, url.where)
             return head.status, head.headers, body
         except BaseException:
+            if lease.stream is not None:
+                lease.stream.drop_unsent()
             lease.release(keep=False)
             raise
 
