@@ -24,7 +24,7 @@ from dragoman_server.proxying.upload import SMALL_BYTES
 from dragoman_server.relayed.batch import models_in
 from dragoman_server.relayed.body import ids_in_path
 from dragoman_server.relayed.form import Form
-from dragoman_server.relayed.table import TABLE, ModelPlace, RelayedPath, leads_there
+from dragoman_server.relayed.table import ModelPlace, RelayedPath, rows_at
 from dragoman_server.settings import ClientKey, Settings
 from dragoman_server.wire.replies import protocol_of_client
 
@@ -131,9 +131,7 @@ class RequestExplainer:
         """Return the protocol of a path's clients, its row, and the row's path that fits. Raises NoEndpoint."""
         rows = {
             spec.name: (spec, row, template)
-            for row in TABLE
-            for template in row.paths
-            if call.method in row.methods and leads_there(template, call.path)
+            for row, template in rows_at(call.method, call.path)
             for spec in (protocol_of_row(self.upstreams, self.protocols, row),)
         }
         if not rows:

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from dragoman_server.hosts import UpstreamCall
+from dragoman_server.hosts import StreamedContent, UpstreamCall
 from dragoman_server.proxying.destinations import Destination
 from dragoman_server.streams.byte_stream import Take
 from dragoman_server.upstream.errors import UpstreamError
@@ -18,6 +18,9 @@ ListenedSender = Callable[[Destination, str, UpstreamSender], UpstreamSender]
 
 class CallListener(Protocol):
     """Gets what becomes of one call."""
+
+    def sent(self, data: bytes) -> None:
+        """Bytes of a body that is sent while it arrives."""
 
     def head(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
         """The response has begun."""
@@ -46,6 +49,8 @@ class SenderWithListener:
     ) -> AsyncIterator[UpstreamResponseLike]:
         """Send a call, see UpstreamSender."""
         listener = self.listen(call)
+        if call.content is not None and not isinstance(call.content, bytes):
+            call = call._replace(content=_Content(listener, call.content))
         try:
             async with self.sender.open(call, timeouts=timeouts, proxy=proxy) as response:
                 listener.head(response.status, response.headers)
@@ -53,6 +58,20 @@ class SenderWithListener:
         except UpstreamError as error:
             listener.failed(error)
             raise
+
+
+class _Content:
+    """A body whose bytes are listened to as they are sent. See StreamedContent."""
+
+    def __init__(self, listener: CallListener, content: StreamedContent) -> None:
+        self.length = content.length
+        self._listener = listener
+        self._content = content
+
+    async def receive(self) -> bytes:
+        data = await self._content.receive()
+        self._listener.sent(data)
+        return data
 
 
 class _Response:

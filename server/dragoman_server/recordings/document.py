@@ -35,11 +35,26 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
         return as_bytes(self.text)
 
 
+class UnrecordedBody(msgspec.Struct, frozen=True):
+    """What is recorded of a file's bytes, or a form's: not what they are.
+
+    Attributes:
+        size: Of what came or was sent.
+        sha256: Of that, in hexadecimal digits.
+        at_s: When the last of it came.
+    """
+
+    size: int
+    sha256: str
+    at_s: float
+
+
 class RecordedRequest(msgspec.Struct, frozen=True):
     """The client's request.
 
     Attributes:
         body: Decoded, if it was compressed.
+        file: In its place, as it came.
     """
 
     protocol: str
@@ -47,6 +62,8 @@ class RecordedRequest(msgspec.Struct, frozen=True):
     query: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     body: str = ""
+    method: str = "POST"
+    file: UnrecordedBody | None = None
 
 
 class RecordedAttempt(msgspec.Struct, frozen=True):
@@ -57,6 +74,7 @@ class RecordedAttempt(msgspec.Struct, frozen=True):
         status: None if there was no response.
         error: Why the connection broke, None if it did not.
         account: The id of its account.
+        file, response_file: In the place of `body` and `pieces`.
     """
 
     at_s: float
@@ -72,6 +90,9 @@ class RecordedAttempt(msgspec.Struct, frozen=True):
     pieces: tuple[Piece, ...] = ()
     error: str | None = None
     account: str = ""
+    method: str = "POST"
+    file: UnrecordedBody | None = None
+    response_file: UnrecordedBody | None = None
 
 
 class RecordedResponse(msgspec.Struct, frozen=True):
@@ -80,12 +101,14 @@ class RecordedResponse(msgspec.Struct, frozen=True):
     Attributes:
         status: None if it left before.
         completed: It got the end.
+        file: In the place of `pieces`.
     """
 
     status: int | None = None
     headers: tuple[tuple[str, str], ...] = ()
     pieces: tuple[Piece, ...] = ()
     completed: bool = True
+    file: UnrecordedBody | None = None
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,6 +34,7 @@ class RecordingSummary(msgspec.Struct, frozen=True, kw_only=True):
     time: int
     size: int
     protocol: str
+    method: str
     path: str
     model: str
     upstreams: tuple[str, ...]
@@ -105,16 +106,18 @@ def _names(folder: Path) -> list[str]:
 
 def _summary(recording: Recording, size: int) -> RecordingSummary:
     response = recording.response
+    last = response.pieces[-1] if response.pieces else response.file
     return RecordingSummary(
         id=recording.id,
         time=recording.time,
         size=size,
         protocol=recording.request.protocol,
+        method=recording.request.method,
         path=recording.request.path,
         model=recording.model,
         upstreams=tuple(f"{each.upstream}/{each.model}" for each in recording.attempts),
         status=response.status,
-        duration_s=response.pieces[-1].at_s if response.pieces else None,
+        duration_s=None if last is None else last.at_s,
         completed=response.completed,
         complete=recording.complete,
     )

@@ -102,6 +102,9 @@ class _LiveCall:
         self._wire = wire
         self._number = number
 
+    def sent(self, data: bytes) -> None:
+        """Files are not shown."""
+
     def head(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
         self._wire.text(
             "upstream",

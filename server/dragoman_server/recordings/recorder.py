@@ -1,5 +1,7 @@
 """Record requests, one file each, while the gateway serves them.
 
+Of the other endpoints JSON is recorded, and the size and hash of everything else: files, forms, sound.
+
 `Recorder` is ASGI around the endpoints. What the client gets passes through it; what upstreams get and send passes
 through the senders that its attempts use instead of the gateway's. Without the setting `record` nothing of this exists.
 """
@@ -10,7 +12,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -32,6 +36,7 @@ from dragoman_server.recordings.document import (
     RecordedRequest,
     RecordedResponse,
     Recording,
+    UnrecordedBody,
     as_text,
     encode,
 )
@@ -42,10 +47,12 @@ from dragoman_server.recordings.redaction import (
     redact_pieces,
     redact_query,
 )
+from dragoman_server.relayed.table import JSON, SSE, RelayedPath, rows_at
 from dragoman_server.settings import Settings
 from dragoman_server.settings.secret import Mask
 from dragoman_server.streams.byte_stream import NOW
 from dragoman_server.upstream.errors import UpstreamError
+from dragoman_server.wire.headers import media_type
 
 # Bytes of one request, all bodies of both sides together. The rest is left out.
 MAX_RECORDED_BYTES = 16 * 1024 * 1024
@@ -56,15 +63,35 @@ _WRITE_S = 10.0
 _LOG = logging.getLogger("dragoman.recordings")
 
 
+@dataclass(slots=True)
+class _File:
+    """Bytes that are not recorded, as they pass."""
+
+    size: int = 0
+    at_s: float = 0.0
+    _hash: Any = field(default_factory=sha256)
+
+    def add(self, data: bytes, at_s: float) -> None:
+        self.size += len(data)
+        self.at_s = at_s
+        self._hash.update(data)
+
+    def recorded(self) -> UnrecordedBody | None:
+        return UnrecordedBody(self.size, self._hash.hexdigest(), self.at_s) if self.size else None
+
+
 @dataclass(slots=True, eq=False)
 class Tape:
     """Takes down one request.
 
     Attributes:
+        row: Of its path, if that is relayed.
         record, request_headers, body, model: Set when the request is planned. Its record is complete when it ends.
     """
 
     scope: Scope
+    row: RelayedPath | None = None
+    protocol: str = ""
     record: RequestRecord | None = None
     request_headers: Sequence[tuple[str, str]] = ()
     body: bytes = b""
@@ -75,6 +102,8 @@ class Tape:
     pieces: list[tuple[float, bytes]] = field(default_factory=list)
     completed: bool = False
     complete: bool = True
+    file: _File = field(default_factory=_File)
+    response_file: _File = field(default_factory=_File)
     time: int = field(default_factory=lambda: int(time.time()))
     _started: float = field(default_factory=anyio.current_time)
     _bytes: int = 0
@@ -82,6 +111,17 @@ class Tape:
     def now(self) -> float:
         """Return the seconds since the request arrived."""
         return round(anyio.current_time() - self._started, 6)
+
+    def keeps_request(self, headers: Iterable[tuple[str, str]]) -> bool:
+        """True if the body of a request is recorded, and not its hash."""
+        return self.row is None or media_type(headers) in ("", JSON)
+
+    def keeps_response(self, status: int, headers: Iterable[tuple[str, str]]) -> bool:
+        """True if the body of a response is recorded, and not its hash."""
+        if self.row is None:
+            return True
+        kind = media_type(headers)
+        return kind in (JSON, SSE) and (kind in self.row.answers or status >= 400)
 
     def keep(self, data: bytes) -> bytes:
         """Return the bytes that may still be recorded."""
@@ -98,18 +138,27 @@ class Tape:
 
     def listening(self, plan: Plan, record: RequestRecord) -> ListenedSender:
         """Record the plan of the request. Return what sends its attempts and records them."""
-        self.record, self.model = record, plan.context.model
+        self.record, self.model, self.protocol = record, plan.context.model, plan.client.name
         # The path of a cloud has some of the headers in the body.
         self.request_headers = (
             _decoded(self.scope["headers"]) if plan.planner is None else [*plan.planner.headers.items()]
         )
-        self.body = self.keep(b"" if plan.planner is None else plan.planner.body)
+        if plan.planner is not None and self.keeps_request(self.request_headers):
+            self.body = self.keep(plan.planner.body)
         return lambda to, account, sender: SenderWithListener(partial(self.attempt, to, account), sender)
 
     def attempt(self, to: Destination, account: str, call: UpstreamCall) -> "_Attempt":
         """Begin to record a call."""
-        call = call._replace(content=self.keep(call.held))
-        attempt = _Attempt(self, self.now(), to, account, call)
+        keeps = self.keeps_request(call.headers)
+        attempt = _Attempt(
+            self,
+            self.now(),
+            to,
+            account,
+            call._replace(content=self.keep(call.held) if keeps else b""),
+        )
+        if not keeps:
+            attempt.sent(call.held)
         self.attempts.append(attempt)
         return attempt
 
@@ -120,7 +169,18 @@ class Tape:
             self.headers = _decoded(message["headers"])
         else:
             self.completed = not message.get("more_body", False)
-            self.keep_piece(self.pieces, message.get("body", b""))
+            data = message.get("body", b"")
+            if self.keeps_response(self.status or 200, self.headers):
+                self.keep_piece(self.pieces, data)
+            else:
+                self.response_file.add(data, self.now())
+
+    async def received(self, receive: Receive) -> Message:
+        """Receive an ASGI message of the request, whose body may not be recorded."""
+        message = await receive()
+        if message["type"] == "http.request":
+            self.file.add(message.get("body", b""), self.now())
+        return message
 
 
 @dataclass(slots=True)
@@ -140,19 +200,27 @@ class _Attempt:
     response_headers: Sequence[tuple[str, str]] = ()
     pieces: list[tuple[float, bytes]] = field(default_factory=list)
     error: str | None = None
+    file: _File = field(default_factory=_File)
+    response_file: _File = field(default_factory=_File)
+
+    def sent(self, data: bytes) -> None:
+        self.file.add(data, self.tape.now())
 
     def head(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
         self.status, self.response_headers = status, headers
 
     def received(self, data: bytes) -> None:
-        self.tape.keep_piece(self.pieces, data)
+        if self.tape.keeps_response(self.status or 200, self.response_headers):
+            self.tape.keep_piece(self.pieces, data)
+        else:
+            self.response_file.add(data, self.tape.now())
 
     def failed(self, error: UpstreamError) -> None:
         self.error = str(error)
 
 
 class Recorder:
-    """Records the requests for endpoints of protocols. An ASGI application around another one."""
+    """Records the requests for endpoints of protocols, and what is relayed. An ASGI application around another one."""
 
     def __init__(
         self, app: ASGIApp, settings: Settings, protocols: Mapping[str, ProtocolSpec], folder: str
@@ -166,12 +234,13 @@ class Recorder:
         is_post = scope["type"] == "http" and scope["method"] == "POST"
         query = scope.get("query_string", b"").decode("latin-1")
         found = find_endpoint(self._protocols.values(), _path(scope), query) if is_post else None
-        if found is None:
+        rows = [] if found or scope["type"] != "http" else rows_at(scope["method"], _path(scope))
+        if found is None and not rows:
             await self._app(scope, receive, send)
             return
         # All bytes have to pass `send`.
         extensions = {name: each for name, each in scope.get("extensions", {}).items() if name != NOW}
-        tape = Tape(scope)
+        tape = Tape(scope, rows[0][0] if rows else None)
 
         async def send_and_record(message: Message) -> None:
             await tape.take(message)
@@ -181,7 +250,7 @@ class Recorder:
             if tape.record is not None:
                 with anyio.move_on_after(_WRITE_S, shield=True):
                     # Megabytes are masked and written.
-                    await anyio.to_thread.run_sync(self._write, tape, found[0].name, abandon_on_cancel=True)
+                    await anyio.to_thread.run_sync(self._write, tape, abandon_on_cancel=True)
 
         goes_on = False
 
@@ -192,12 +261,13 @@ class Recorder:
 
         entries = {"extensions": extensions, SCOPE_SENDERS: tape.listening, SCOPE_GOES_ON: go_on}
         try:
-            await self._app({**scope, **entries}, receive, send_and_record)
+            receives = receive if tape.row is None else partial(tape.received, receive)
+            await self._app({**scope, **entries}, receives, send_and_record)
         finally:
             if not goes_on:
                 await finish()
 
-    def _recording(self, tape: Tape, protocol: str) -> Recording:
+    def _recording(self, tape: Tape) -> Recording:
         mask = self._settings.mask
         assert tape.record is not None
         return Recording(
@@ -205,17 +275,20 @@ class Recorder:
             time=tape.time,
             dragoman=__version__,
             request=RecordedRequest(
-                protocol,
+                tape.protocol,
                 _path(tape.scope),
                 mask(redact_query(tape.scope.get("query_string", b"").decode("latin-1"))),
                 redact_headers(tape.request_headers, mask),
                 self._text(tape.body, mask),
+                tape.scope["method"],
+                None if tape.body else tape.file.recorded(),
             ),
             response=RecordedResponse(
                 tape.status,
                 redact_headers(tape.headers, mask),
                 self._pieces(tape.pieces, mask),
                 tape.completed,
+                tape.response_file.recorded(),
             ),
             attempts=tuple([self._attempt(attempt) for attempt in tape.attempts]),
             model=tape.model,
@@ -241,6 +314,9 @@ class Recorder:
             self._pieces(attempt.pieces, mask),
             None if attempt.error is None else mask(attempt.error),
             attempt.account,
+            attempt.call.method,
+            attempt.file.recorded(),
+            attempt.response_file.recorded(),
         )
 
     def _text(self, body: bytes, mask: Mask) -> str:
@@ -256,9 +332,9 @@ class Recorder:
         masked = mask_pieces(pieces, mask)
         return masked if self._settings.server.record_texts else redact_pieces(masked)
 
-    def _write(self, tape: Tape, protocol: str) -> None:
+    def _write(self, tape: Tape) -> None:
         server = self._settings.server
-        recording = self._recording(tape, protocol)
+        recording = self._recording(tape)
         try:
             write(self._folder, recording, server.record_max_files, server.record_max_age_s)
         except OSError as error:

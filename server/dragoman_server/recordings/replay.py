@@ -32,6 +32,7 @@ from dragoman_server.recordings.document import (
     as_text,
     joined,
 )
+from dragoman_server.relayed.table import is_served
 from dragoman_server.wire.headers import media_type
 
 # What differs from one moment or one secret to the next: times, and signatures that server.secret has signed, also as
@@ -74,6 +75,10 @@ class Difference(msgspec.Struct, frozen=True):
 
 def replay(recording: Recording) -> Replayed:
     """Translate the request and the response of the attempt whose response the client got. Raises RecordingError."""
+    if is_served(recording.request.path):
+        raise RecordingError(
+            f"requests to {recording.request.path} are relayed as they are, so there is nothing to translate again"
+        )
     attempt = attempt_of(recording)
     client, upstream = PROTOCOLS.get(recording.request.protocol), UPSTREAMS.get(attempt.protocol)
     if client is None or upstream is None:

@@ -319,6 +319,16 @@ def leads_there(template: str, path: str) -> bool:
     return _PATTERNS[template].fullmatch(path) is not None
 
 
+def rows_at(method: str, path: str) -> list[tuple[RelayedPath, str]]:
+    """Return the rows for a path, each with its own path that fits: one, or one for each vendor."""
+    return [
+        (row, template)
+        for row in TABLE
+        for template in row.paths
+        if method in row.methods and leads_there(template, path)
+    ]
+
+
 def rule_for(rules: Mapping[str, tuple[str, ...]], path: str) -> tuple[str, ...]:
     """Return the upstreams that `[endpoints]` has for a path, by the longest rule that it is or is below."""
     while path and path not in rules:

@@ -13,6 +13,7 @@ import stat
 import threading
 import time
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,18 @@ from gateway.fakes import FakeClient, Script, websocket
 from gateway.simulated import KEY, gateway
 from virtual_time import REAL_BACKENDS
 
+from dragoman_server.proxying import upload
 from dragoman_server.recordings import recorder
-from dragoman_server.recordings.document import Recording, RecordingError, as_text, encode, joined, load
+from dragoman_server.recordings.document import (
+    Recording,
+    RecordingError,
+    UnrecordedBody,
+    as_text,
+    encode,
+    joined,
+    load,
+)
+from dragoman_server.recordings.listing import find_recordings
 from dragoman_server.recordings.recorder import write
 from dragoman_server.recordings.redaction import (
     mask_pieces,
@@ -383,3 +394,75 @@ async def test_a_file_that_is_no_recording(tmp_path: Path, data: bytes | None, m
         place.write_bytes(data)
     with pytest.raises(RecordingError, match=message):
         load(place)
+
+
+# The other endpoints.
+
+FORM = {"content-type": "multipart/form-data; boundary=b"}
+PART = b'--b\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n--b'
+JSON_TYPE = [("content-type", "application/json")]
+
+
+def hashed(data: bytes) -> tuple[int, str]:
+    return len(data), sha256(data).hexdigest()
+
+
+def of_file(file: UnrecordedBody | None) -> tuple[int, str] | None:
+    return None if file is None else (file.size, file.sha256)
+
+
+async def test_json_of_the_other_endpoints_is_recorded(tmp_path: Path) -> None:
+    """Without secrets and, on request, without texts; and replay says that nothing is translated."""
+    answer = Script([b'{"data":[{"embedding":[0.5]}],', b'"x":1}'], headers=JSON_TYPE)
+    body = {"model": "chat/embed", "input": [QUESTION, KEY]}
+    for texts in (True, False):
+        async with gateway({"/embeddings": answer}, record=str(tmp_path), record_texts=texts) as running:
+            client = await running.call("/v1/embeddings?key=sk-client-0123456789", body)
+            assert client.status == 200
+    shown, hidden = sorted(recordings(tmp_path), key=lambda each: not each.texts)
+    assert (shown.request.method, shown.request.path, shown.model) == ("POST", "/v1/embeddings", "chat/embed")
+    assert shown.request.query == "key=****"
+    masked = [QUESTION, "*" * len(KEY)]
+    assert json.loads(shown.request.body) == {**body, "input": masked}
+    [attempt] = shown.attempts
+    assert json.loads(attempt.body) == {"model": "embed", "input": masked}
+    assert (attempt.method, attempt.account, attempt.status) == ("POST", "chat/default", 200)
+    assert joined(attempt.pieces) == joined(shown.response.pieces) == client.body
+    assert {shown.request.file, shown.response.file, attempt.file, attempt.response_file} == {None}
+    assert QUESTION not in hidden.request.body + hidden.attempts[0].body
+    with pytest.raises(RecordingError, match="relayed as they are, so there is nothing to translate again"):
+        replay(shown)
+
+
+async def test_of_files_only_sizes_and_hashes_are_recorded(tmp_path: Path) -> None:
+    sound, form = b"\0sound\xff" * 9, PART % (b"model", b"chat/tts") + PART[3:] % (b"file", b"secret") + b"--"
+    speech = Script([sound[:9], sound[9:]], headers=[("content-type", "audio/mpeg")])
+    text = Script([b'{"text":"Hi"}'], headers=JSON_TYPE)
+    wrong = Script([b'{"error":{"message":"no"}}'], status=404, headers=JSON_TYPE)
+    scripts = {"/audio/speech": speech, "/audio/transcriptions": text, "/content": wrong}
+    async with gateway(scripts, record=str(tmp_path)) as running:
+        client = await running.call("/v1/audio/speech", {"model": "chat/tts", "input": "Hi"})
+        assert client.body == sound
+        await running.call("/v1/audio/transcriptions", form, headers=FORM)
+    speaks, listens = sorted(recordings(tmp_path), key=lambda each: each.request.path)
+    assert of_file(speaks.response.file) == of_file(speaks.attempts[0].response_file) == hashed(sound)
+    assert (speaks.response.pieces, speaks.attempts[0].pieces, speaks.complete) == ((), (), True)
+    assert of_file(listens.request.file) == hashed(form)
+    assert of_file(listens.attempts[0].file) == hashed(form.replace(b"chat/tts", b"tts"))
+    assert (listens.request.body, listens.attempts[0].body) == ("", "")
+    assert joined(listens.response.pieces) == b'{"text":"Hi"}'
+    assert "secret" not in "".join(path.read_text() for path in tmp_path.glob("*.json"))
+    [found] = find_recordings(tmp_path, cursor=None, limit=1, model=None, text="speech").recordings
+    assert (found.method, found.path, found.duration_s is not None) == ("POST", "/v1/audio/speech", True)
+
+
+async def test_a_file_that_is_sent_while_it_arrives_is_hashed_as_it_passes(tmp_path: Path) -> None:
+    """More than is held, with its model in the header."""
+    form = PART % (b"model", b"chat/tts") + PART[3:] % (b"file", b"x" * upload.SMALL_BYTES) + b"--"
+    text = Script([b'{"text":"Hi"}'], headers=JSON_TYPE)
+    async with gateway({"/audio/transcriptions": text}, record=str(tmp_path)) as running:
+        await running.call("/v1/audio/transcriptions", form, headers=FORM)
+    [recording] = recordings(tmp_path)
+    assert of_file(recording.request.file) == hashed(form)
+    assert of_file(recording.attempts[0].file) == hashed(form.replace(b"chat/tts", b"tts"))
+    assert sum(path.stat().st_size for path in tmp_path.glob("*.json")) < 16 * 1024

@@ -46,7 +46,7 @@ export class Recordings extends Component {
       ${problem ? html`<p class=${missing ? "note" : "alert"} role="status">${problem}</p>` : null}
       ${missing ? null : html`<div class="scrolls"><table>
         <thead><tr><th>time</th><th>model</th><th>upstream/model</th><th class="number">status</th><th class="number">duration</th>
-          <th class="number">size</th><th>protocol</th><th>request</th></tr></thead>
+          <th class="number">size</th><th>protocol</th><th>path</th><th>request</th></tr></thead>
         <tbody>${rows.map((each) => html`<tr key=${each.id}>
           <td>${new Date(each.time * 1000).toLocaleDateString("sv")} ${clock(each.time)}</td>
           <td>${each.model}</td>
@@ -55,6 +55,7 @@ export class Recordings extends Component {
           <td class="number">${seconds(each.duration_s)}</td>
           <td class="number">${bytes(each.size)}${each.complete ? "" : " (cut)"}</td>
           <td>${each.protocol}</td>
+          <td class="mono">${each.method} ${each.path}</td>
           <td><a href=${`#/requests/${each.id}`} class="mono">${each.id.slice(0, 12)}</a></td>
         </tr>`)}</tbody></table>
         ${rows.length ? null : html`<p class="empty">${busy ? "…" : "No recording fits."}</p>`}</div>`}

@@ -154,7 +154,7 @@ function RecordedFacts({ recording }) {
     <${Fact} name="arrived" value=${`${new Date(recording.time * 1000).toLocaleDateString("sv")} ${clock(recording.time)}`} />
     <${Fact} name="duration" value=${seconds(last && last[0])} />
     <${Fact} name="protocol" value=${recording.request.protocol} />
-    <${Fact} name="path" value=${recording.request.path} />
+    <${Fact} name="path" value=${`${recording.request.method} ${recording.request.path}`} />
     <${Fact} name="account" value=${recording.attempts.at(-1)?.account} />
     <${Fact} name="recorded by" value=${recording.dragoman} />
     ${recording.complete ? null : html`<${Fact} name="recording" value="not complete" kind="warn" />`}
