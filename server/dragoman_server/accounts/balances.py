@@ -8,10 +8,10 @@ without a known balance counts as full. Accounts are compared by their shares of
 import logging
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import anyio
+import msgspec
 
 from dragoman import UPSTREAMS, RemoteProtocolError
 from dragoman.codec import UpstreamSpec
@@ -36,8 +36,7 @@ REFRESH_S = 30.0
 _MAX_BYTES = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class _BalanceEndpoint:
+class _BalanceEndpoint(msgspec.Struct, frozen=True):
     """Where a provider reports a balance.
 
     Attributes:

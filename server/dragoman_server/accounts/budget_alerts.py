@@ -7,7 +7,6 @@ that counts the next request sends. No request waits for it.
 
 import logging
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -43,8 +42,7 @@ _MAX_SENDING = 100
 _MAX_BYTES = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetUse:
+class BudgetUse(msgspec.Struct, frozen=True):
     """The spent part of a budget, without reservations.
 
     Attributes:

@@ -16,12 +16,12 @@ and serving requests is more important than counting them.
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import TypeVar
 
 import anyio
+import msgspec
 
 from dragoman import RequestRefused, Usage
 from dragoman.codec import ProtocolSpec
@@ -100,8 +100,7 @@ class ClientRefused(RequestRefused):
         return limit_headers(protocol.rate_limit_headers, limit.value, per_minute, now=now, until=until)
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetReservation:
+class BudgetReservation(msgspec.Struct, frozen=True):
     """Dollars of a budget, reserved until the request ends.
 
     Attributes:

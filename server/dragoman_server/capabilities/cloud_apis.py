@@ -12,9 +12,10 @@ anthropic_beta_headers_config.json. Read 2026-11-23.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import urlsplit
+
+import msgspec
 
 from dragoman.codec import UpstreamSpec
 from dragoman_server.settings import UpstreamSettings
@@ -26,8 +27,7 @@ BETAS = "anthropic-beta"
 EVENT_STREAM = "application/vnd.amazon.eventstream"
 
 
-@dataclass(frozen=True, slots=True)
-class BodyChanges:
+class BodyChanges(msgspec.Struct, frozen=True):
     """How a body of an API differs from the body of its protocol.
 
     Attributes:
@@ -37,12 +37,11 @@ class BodyChanges:
     """
 
     without: tuple[str, ...] = ()
-    versions: Mapping[str, str] = field(default_factory=dict)
-    from_headers: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = msgspec.field(default_factory=dict)
+    from_headers: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """Where an API has one path of a protocol.
 
     Attributes:
@@ -66,8 +65,7 @@ class Route:
     counts_in: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CloudApi:
+class CloudApi(msgspec.Struct, frozen=True):
     """One API of a cloud.
 
     Attributes:
@@ -96,7 +94,7 @@ class CloudApi:
     betas: str = ""
     unknown_betas: bool = True
     refuses: tuple[str, ...] = ()
-    error_statuses: Mapping[str, int] = field(default_factory=dict)
+    error_statuses: Mapping[str, int] = msgspec.field(default_factory=dict)
     lists_models: bool = False
 
     def speaks(self, protocol: UpstreamSpec) -> bool:

@@ -7,9 +7,10 @@ one row covers every spelling. A model that is newer than the table gets the cap
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
+
+import msgspec
 
 from dragoman_server.capabilities.provider import CHAT, GEMINI, LOOKED_UP, RESPONSES
 from dragoman_server.settings.fields import NONE
@@ -17,8 +18,7 @@ from dragoman_server.settings.fields import NONE
 _SPECIAL = re.compile(r"[*?[]")
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFamily:
+class ModelFamily(msgspec.Struct, frozen=True):
     """One row.
 
     Attributes:

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import get_args
+
+import msgspec
 
 from dragoman.codec import Enforced, HostedUse
 from dragoman_server.capabilities.cloud_apis import in_partition
@@ -29,8 +30,7 @@ _OTHER_VARIABLES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Provider:
+class Provider(msgspec.Struct, frozen=True):
     """A provider, by its public hosts.
 
     Attributes:
@@ -63,7 +63,7 @@ class Provider:
     date: str = LOOKED_UP
     hosts: tuple[str, ...] = ()
     compatible: str | None = None
-    by_protocol: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    by_protocol: Mapping[str, Mapping[str, object]] = msgspec.field(default_factory=dict)
     headers: tuple[tuple[str, str], ...] = ()
     model_protocols: tuple[tuple[str, tuple[str, ...]], ...] = ()
     models: tuple[str, ...] = ()

@@ -6,11 +6,11 @@ Capabilities.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import get_type_hints
 
 import msgspec
+from msgspec.structs import replace
 
 from dragoman import UPSTREAMS, Capabilities
 from dragoman.codec import UpstreamSpec
@@ -46,8 +46,7 @@ def capabilities_for(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class KnownCapability:
+class KnownCapability(msgspec.Struct, frozen=True):
     """A capability that is not the default.
 
     Attributes:

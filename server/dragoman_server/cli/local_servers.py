@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import anyio
+from msgspec import structs
 
 from dragoman import UPSTREAMS, RemoteProtocolError
 from dragoman_server.capabilities.provider import CHAT
@@ -155,7 +156,9 @@ async def _models_of(
     except (UpstreamError, RemoteProtocolError):
         return models
     return tuple(
-        replace(model, context=model.context or detailed[model.id].context) if model.id in detailed else model
+        structs.replace(model, context=model.context or detailed[model.id].context)
+        if model.id in detailed
+        else model
         for model in models
     )
 

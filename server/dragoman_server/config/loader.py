@@ -13,6 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import structs
+
 from dragoman import PROTOCOLS
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.accounts.prices import Prices
@@ -228,7 +230,7 @@ class _Loader(RouteTables):
     def __post_init__(self) -> None:
         self.capabilities = capability_settings(self.specs.values())
         keys, choices = settings_of(UpstreamSettings), tuple(self.specs)
-        spoken = {name: replace(keys[name], choices=choices) for name in ("protocol", "protocols")}
+        spoken = {name: structs.replace(keys[name], choices=choices) for name in ("protocol", "protocols")}
         self.upstream_keys = {**keys, **spoken, **self.capabilities}
 
     def settings(self) -> Settings:

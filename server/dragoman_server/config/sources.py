@@ -7,9 +7,11 @@ fault becomes a ConfigProblem with its place. `raise_problems` raises all of the
 import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
+
+from msgspec.structs import replace
 
 from dragoman_server.config.interpolate import expand
 from dragoman_server.config.toml_lines import KeyPath, TomlLines

@@ -7,11 +7,12 @@ have paths and identities in it, and is for `dragoman doctor`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import msgspec
 
 from dragoman.jsontext import decode_object
 from dragoman_server.hosts.host import HostError
@@ -50,8 +51,7 @@ class FoundCredential(NamedTuple):
         return self.until is None or now < self.until
 
 
-@dataclass(frozen=True, slots=True)
-class CredentialLibrary:
+class CredentialLibrary(msgspec.Struct, frozen=True):
     """One library.
 
     Attributes:

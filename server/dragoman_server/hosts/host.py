@@ -1,8 +1,9 @@
 """What a host is: a call, and the two functions that change it."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from dragoman.codec import SSE, Framing, UpstreamSpec
 from dragoman_server.capabilities.cloud_apis import cloud_api_of
@@ -95,8 +96,7 @@ class Authorize(Protocol):
     ) -> Awaitable[UpstreamCall]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(msgspec.Struct, frozen=True):
     """How calls to one kind of servers differ from their protocol's calls.
 
     Attributes:

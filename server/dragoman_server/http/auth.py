@@ -8,11 +8,11 @@ import hmac
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
+import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman import PROTOCOLS, RemoteProtocolError, RequestRefused
@@ -111,8 +111,7 @@ def same_key(presented: str, configured: Secret) -> bool:
     return hmac.compare_digest(*digests)
 
 
-@dataclass(frozen=True, slots=True)
-class _KnownKey:
+class _KnownKey(msgspec.Struct, frozen=True):
     """A key whose hash is configured.
 
     Attributes:

@@ -39,8 +39,7 @@ class Create:
     previous: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class EventReply:
+class EventReply(msgspec.Struct, frozen=True):
     """What is sent for a message that starts no request.
 
     Attributes:
@@ -51,8 +50,7 @@ class EventReply:
     response: str
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedMessage:
+class RefusedMessage(msgspec.Struct, frozen=True):
     """A message that is refused, and leaves everything else as it is."""
 
     error: RemoteProtocolError | RequestRefused

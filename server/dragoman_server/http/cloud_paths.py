@@ -171,8 +171,7 @@ _BEGINNINGS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CloudRequest:
+class CloudRequest(msgspec.Struct, frozen=True):
     """A request that has come at the path of a cloud.
 
     Attributes:

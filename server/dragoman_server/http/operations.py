@@ -1,10 +1,10 @@
 """What requests at a path do, said where its route is made: GET /openapi.json shows it, and schemathesis tests it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -37,8 +37,7 @@ class ErrorBody(msgspec.Struct):
     error: ErrorDetail
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiOperation:
+class ApiOperation(msgspec.Struct, frozen=True, kw_only=True):
     """What requests with one method do.
 
     Attributes:

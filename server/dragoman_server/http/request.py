@@ -7,11 +7,11 @@ slower than any network, is refused too, because it would keep its connection op
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from urllib.parse import parse_qs
 
 import anyio
 import anyio.lowlevel
+import msgspec
 from starlette.types import Message, Receive, Scope
 
 from dragoman import RemoteProtocolError, RequestRefused
@@ -159,8 +159,7 @@ def path_below_mount(scope: Scope) -> str:
     return path.removeprefix(scope.get("root_path", ""))
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(msgspec.Struct, frozen=True):
     """A parameter of a query, as it is checked and as the API description shows it.
 
     Attributes:

@@ -7,9 +7,11 @@ for long. An upstream that fails keeps its last list, and the log has one line a
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import anyio
+import msgspec
+from msgspec.structs import replace
 
 from dragoman import UPSTREAMS
 from dragoman.codec import UpstreamSpec
@@ -42,8 +44,7 @@ _NO_OWNER = "dragoman"
 AccountsOf = Callable[[UpstreamSettings], Sequence[AccountSettings]]
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogEntry:
+class CatalogEntry(msgspec.Struct, frozen=True):
     """A name that clients may send.
 
     Attributes:

@@ -5,10 +5,11 @@ model with a wrong description is listed too, because only its name is needed; a
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TypeVar
+
+import msgspec
 
 from dragoman import RemoteProtocolError
 from dragoman.jsontext import JSON, decode
@@ -68,8 +69,7 @@ _ANTHROPIC_FIELDS: Mapping[str, tuple[type, ...]] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ModelInfo:
+class ModelInfo(msgspec.Struct, frozen=True):
     """The description of a model. None: unknown.
 
     Attributes:
@@ -89,7 +89,7 @@ class ModelInfo:
     created: int | None = None
     retires: int | None = None
     lifecycle: str | None = None
-    anthropic: Mapping[str, JSON] = field(default_factory=dict)
+    anthropic: Mapping[str, JSON] = msgspec.field(default_factory=dict)
     owned_by: str | None = None
 
     @property
@@ -98,8 +98,7 @@ class ModelInfo:
         return min(filter(None, (self.output, self.context)), default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelPage:
+class ModelPage(msgspec.Struct, frozen=True):
     """One page of a list.
 
     Attributes:

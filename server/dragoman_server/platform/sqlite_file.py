@@ -9,11 +9,11 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from typing import TypeVar
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 _T = TypeVar("_T")
 
@@ -21,8 +21,7 @@ _T = TypeVar("_T")
 TURN_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class SQLiteFileFormat:
+class SQLiteFileFormat(msgspec.Struct, frozen=True):
     """The kind of a file.
 
     Attributes:

@@ -16,7 +16,6 @@ import os
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -46,8 +45,7 @@ _GIVE_BACK_S = 1.0
 _MINUTE = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class AccountChain:
+class AccountChain(msgspec.Struct, frozen=True):
     """The accounts of a chain of upstreams.
 
     Attributes:

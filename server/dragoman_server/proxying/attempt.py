@@ -7,13 +7,13 @@ another attempt may follow; after that it ends the client's stream.
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
 import anyio.lowlevel
 import msgspec
+from msgspec.structs import replace
 
 import dragoman
 from dragoman.errors import mask_document, mask_error, unreadable_error
@@ -54,8 +54,7 @@ DRAIN_S = 0.25
 _TOO_LARGE = unreadable_error(f"it has more than {MAX_RESPONSE_BYTES} bytes")
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptFailure:
+class AttemptFailure(msgspec.Struct, frozen=True):
     """A failed attempt of which nothing was sent to the client.
 
     Attributes:

@@ -4,8 +4,9 @@ The gateway's own planner does all of it, and nothing is sent. `http.explanation
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from dragoman import PROTOCOLS, RemoteProtocolError, RequestRefused, peek
 from dragoman.codec import ProtocolSpec, find_endpoint
@@ -30,8 +31,7 @@ EXPLAINED_AT = 0
 _BY_KEY = (add_key, authorize_cloud_call)
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainedRequest:
+class ExplainedRequest(msgspec.Struct, frozen=True):
     """What one upstream of the chain would get.
 
     Attributes:
@@ -63,8 +63,7 @@ class ExplainedRequest:
     more_losses: int
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainedRefusal:
+class ExplainedRefusal(msgspec.Struct, frozen=True):
     """What the client would get instead, or why an upstream of the chain is skipped.
 
     Attributes:
@@ -77,8 +76,7 @@ class ExplainedRefusal:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(msgspec.Struct, frozen=True):
     """What would become of a request: the upstreams in the order in which they are tried.
 
     Attributes:

@@ -2,8 +2,9 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from dragoman_server.hosts import StreamedContent, UpstreamCall
 from dragoman_server.proxying.destinations import Destination
@@ -32,8 +33,7 @@ class CallListener(Protocol):
         """The connection has failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class SenderWithListener:
+class SenderWithListener(msgspec.Struct, frozen=True):
     """An UpstreamSender around another one.
 
     Attributes:

@@ -6,9 +6,10 @@ servers, Cohere's, Voyage's, Jina's and Mistral's references. Read 2026-11-23.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+import msgspec
 
 from dragoman.codec import ProtocolSpec
 
@@ -53,8 +54,7 @@ class ModelPlace(Enum):
     NONE = "none, see `[endpoints]`"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelayedPath:
+class RelayedPath(msgspec.Struct, frozen=True, kw_only=True):
     """One row.
 
     Attributes:

@@ -8,7 +8,6 @@ import hashlib
 import math
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -49,8 +48,7 @@ def is_id(value: object) -> bool:
     return isinstance(value, str) and _ID.match(value) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class StateParams:
+class StateParams(msgspec.Struct, frozen=True):
     """The parameters of a request about stored state.
 
     Attributes:

@@ -3,6 +3,8 @@
 from collections import OrderedDict
 from dataclasses import dataclass
 
+import msgspec
+
 from dragoman_server.responses.stores.base import StoredResponse
 
 # "the most recent previous-response state" is what the Open Responses specification keeps (2026-04-24). A client that
@@ -12,8 +14,7 @@ MAX_RESPONSES = 8
 MAX_BYTES = 64 * 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(msgspec.Struct, frozen=True):
     response: StoredResponse
     size: int
     lane: str | None

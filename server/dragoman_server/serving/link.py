@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 from typing import TypeAlias
 
 import anyio
+import msgspec
 
 from dragoman_server.config.reload import LOAD_S, ReloadResult
 from dragoman_server.settings import Settings
@@ -24,22 +25,19 @@ RELOAD_S = 30.0
 _RESULT_S = LOAD_S + RELOAD_S
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerStarted:
+class WorkerStarted(msgspec.Struct, frozen=True):
     """From a worker: it serves; or it cannot start, for this reason."""
 
     failure: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(msgspec.Struct, frozen=True):
     """From a worker: it uses the settings that it was sent; or it cannot, for this reason."""
 
     failure: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ReloadRequested:
+class ReloadRequested(msgspec.Struct, frozen=True):
     """From a worker: reload the configuration of all workers.
 
     Attributes:
@@ -49,8 +47,7 @@ class ReloadRequested:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReloadEnded:
+class ReloadEnded(msgspec.Struct, frozen=True):
     """To a worker: the result of a reload that it has requested. Its request may be over by then."""
 
     number: int

@@ -8,8 +8,9 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from dragoman_server.platform.off_loop import calls_in_loop
 
@@ -24,8 +25,7 @@ def signals_named(*names: str) -> tuple[signal.Signals, ...]:
 GROUP_SIGNALS = signals_named("SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM")
 
 
-@dataclass(frozen=True, slots=True)
-class SignalMeanings:
+class SignalMeanings(msgspec.Struct, frozen=True):
     """What signals mean for a process.
 
     Attributes:

@@ -4,8 +4,10 @@ import errno
 import os
 import socket
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import Self
+
+import msgspec
+from msgspec.structs import replace
 
 from dragoman_server.settings import ServerSettings
 from dragoman_server.settings.values import is_loopback
@@ -32,8 +34,7 @@ class StartupError(Exception):
     """The server cannot start. The text is one line for the user."""
 
 
-@dataclass(frozen=True, slots=True)
-class BoundAddress:
+class BoundAddress(msgspec.Struct, frozen=True):
     """The address that the server has bound; an argument of `on_ready`."""
 
     scheme: str

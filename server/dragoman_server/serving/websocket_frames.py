@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
 
+import msgspec
+
 from dragoman_server.serving.frame_rate import CONTROL_FRAMES, SMALL_DATA, TokenBucket
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
@@ -54,23 +56,20 @@ class FrameError(Exception):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class DataMessage:
+class DataMessage(msgspec.Struct, frozen=True):
     """A whole message. opcode: TEXT or BINARY. content: in UTF-8 if it is a text."""
 
     opcode: int
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Ping:
+class Ping(msgspec.Struct, frozen=True):
     """A Ping, which wants a Pong with the same payload."""
 
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(msgspec.Struct, frozen=True):
     """A Close. code: 1005 if the frame has none."""
 
     code: int

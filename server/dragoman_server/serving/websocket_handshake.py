@@ -8,7 +8,8 @@ as in event streams over HTTP ("an endpoint MAY send uncompressed messages"): to
 import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from dragoman import RequestRefused
 
@@ -22,8 +23,7 @@ _NO_CONTEXT = ("server_no_context_takeover", "client_no_context_takeover")
 _WINDOW_BITS = frozenset(map(str, range(8, 16)))
 
 
-@dataclass(frozen=True, slots=True)
-class Handshake:
+class Handshake(msgspec.Struct, frozen=True):
     """A valid handshake.
 
     Attributes:

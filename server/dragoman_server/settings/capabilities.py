@@ -7,8 +7,10 @@ as the client has written them, unless `relay` is "rewrite".
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Self
+
+from msgspec.structs import replace
 
 from dragoman import PROTOCOLS, Capabilities
 from dragoman.codec import UpstreamSpec

@@ -8,11 +8,12 @@ tuple if not as the type; and last the help text:
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import datetime
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+import msgspec
 from msgspec import NODEFAULT, Meta, structs
 
 from dragoman_server.settings.secret import Secret
@@ -84,8 +85,7 @@ _KINDS: Mapping[object, tuple[SettingKind, ...]] = {
 _KINDS_OF_CHOICES = (SettingKind.CHOICE, SettingKind.CHOICES)
 
 
-@dataclass(frozen=True, slots=True)
-class SettingSpec:
+class SettingSpec(msgspec.Struct, frozen=True):
     """One setting.
 
     Attributes:

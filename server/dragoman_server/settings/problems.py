@@ -4,8 +4,9 @@ import difflib
 import enum
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
+
+import msgspec
 
 # The sources that are not files.
 ENVIRONMENT = "environment"
@@ -88,8 +89,7 @@ def dotted(path: Sequence[str | int]) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class ValueOrigin:
+class ValueOrigin(msgspec.Struct, frozen=True):
     """Where a value came from.
 
     Attributes:
@@ -127,8 +127,7 @@ class ValueOrigin:
         return ", ".join((named, *self.references))
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigProblem:
+class ConfigProblem(msgspec.Struct, frozen=True):
     """One thing that is wrong: with which value, and what."""
 
     origin: ValueOrigin
@@ -160,8 +159,7 @@ class CheckSeverity(enum.StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True)
-class CheckFinding:
+class CheckFinding(msgspec.Struct, frozen=True):
     """A result of a check.
 
     Attributes:

@@ -7,10 +7,10 @@ counted from when the head of the reply is sent.
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 
+import msgspec
 from msgspec.structs import replace
 
 from dragoman import (
@@ -65,8 +65,7 @@ class TimedBytes(NamedTuple):
     breaks: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedReply:
+class SimulatedReply(msgspec.Struct, frozen=True):
     """The reply to one request.
 
     Attributes:

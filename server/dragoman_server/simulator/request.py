@@ -9,9 +9,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
+
+import msgspec
 
 from dragoman.document import (
     CacheMark,
@@ -43,8 +44,7 @@ _MAX_CALLS = 128
 ClientTool: TypeAlias = FunctionTool | CustomTool
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedRequest:
+class SimulatedRequest(msgspec.Struct, frozen=True):
     """One request, as scripts use it.
 
     Attributes:

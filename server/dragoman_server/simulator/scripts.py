@@ -8,9 +8,10 @@ import enum
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import NoReturn, TypeAlias
+
+import msgspec
 
 from dragoman import ErrorKind, RequestRefused, StopReason, WireError
 from dragoman.document import CustomTool, FunctionTool, Media
@@ -84,8 +85,7 @@ _COMMAND = re.compile(r"\brun `([^`\n]{1,1000})`")
 _WORD = re.compile(r"\s{0,1000}+\S{1,1000}|\s{1,1000}")
 
 
-@dataclass(frozen=True, slots=True)
-class Delay:
+class Delay(msgspec.Struct, frozen=True):
     """Nothing is sent for `seconds`."""
 
     seconds: float
@@ -102,8 +102,7 @@ Step: TypeAlias = Event | Delay | ConnectionCut
 Script: TypeAlias = Callable[[SimulatedRequest], Iterable[Step]]
 
 
-@dataclass(frozen=True, slots=True)
-class ModelSetting:
+class ModelSetting(msgspec.Struct, frozen=True):
     """The meaning of a number after `@` in the model's name, as the documentation has it, and the largest number."""
 
     meaning: str
@@ -115,8 +114,7 @@ SILENCE = ModelSetting("seconds of silence", 86_400)
 RETRY_AFTER = ModelSetting("seconds in retry-after", 86_400)
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedModel:
+class SimulatedModel(msgspec.Struct, frozen=True):
     """One simulated model.
 
     Attributes:

@@ -3,12 +3,12 @@
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from itertools import chain, islice
 from urllib.parse import unquote, urlsplit
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from dragoman import UPSTREAMS
 from dragoman.codec import MODEL_IN_PATH, Endpoint, UpstreamSpec

@@ -13,11 +13,12 @@ import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from dragoman_server import __version__
 from dragoman_server.log import RequestRecord
@@ -60,8 +61,7 @@ class MetricKind(Enum):
     HISTOGRAM = "histogram"
 
 
-@dataclass(frozen=True, slots=True)
-class MetricSpec:
+class MetricSpec(msgspec.Struct, frozen=True):
     """One metric.
 
     Attributes:

@@ -4,8 +4,9 @@ The names for HTTP, servers and errors are stable. The names for generative AI a
 to their own conventions, which have had no release. The names here come from VERSION, which tools read today.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 # https://opentelemetry.io/docs/specs/semconv/gen-ai/, read on 2026-11-23
 VERSION: Final = "1.41.0"
@@ -63,8 +64,7 @@ LOSS_CODE: Final = "dragoman.loss.code"
 LOSS_PATH: Final = "dragoman.loss.path"
 
 
-@dataclass(frozen=True, slots=True)
-class InstrumentSpec:
+class InstrumentSpec(msgspec.Struct, frozen=True):
     """One histogram, with the boundaries that the conventions recommend."""
 
     name: str

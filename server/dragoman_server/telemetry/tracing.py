@@ -5,10 +5,10 @@ it is the client's data. Spans have names, numbers and places in documents, neve
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import anyio
+import msgspec
 from opentelemetry.context import Context
 from opentelemetry.metrics import Histogram, MeterProvider
 from opentelemetry.trace import (
@@ -112,15 +112,14 @@ class Tracing:
         return attributes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RequestTrace:
+class RequestTrace(msgspec.Struct, frozen=True, eq=False):
     """The span of one request. Call end() once, when its record is complete."""
 
     _tracing: Tracing
     _tracer: Tracer
     _span: Span
     _record: RequestRecord
-    _destinations: dict[str, _Attributes] = field(default_factory=dict)
+    _destinations: dict[str, _Attributes] = msgspec.field(default_factory=dict)
 
     def attempt(
         self, upstream: UpstreamSettings, protocol: str, model: str, account: str, *, stream: bool

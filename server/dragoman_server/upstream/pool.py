@@ -10,18 +10,17 @@ close_expired(); one that the server has closed when it is next considered for r
 
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import anyio
+import msgspec
 
 from dragoman_server.platform.changes import Changes
 from dragoman_server.platform.clock import event_loop_clock
 from dragoman_server.streams.byte_stream import ByteStream
 
 
-@dataclass(frozen=True, slots=True)
-class PoolLimits:
+class PoolLimits(msgspec.Struct, frozen=True):
     """Limits.
 
     Attributes:

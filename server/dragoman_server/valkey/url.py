@@ -3,8 +3,9 @@
 The URL may contain a password, so no error quotes it.
 """
 
-from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote, urlsplit
+
+import msgspec
 
 from dragoman_server.settings.secret import Secret
 
@@ -14,8 +15,7 @@ _SCHEMES = {"valkey": False, "redis": False, "valkeys": True, "rediss": True, "u
 _DEFAULT_PORT = 6379
 
 
-@dataclass(frozen=True, slots=True)
-class ValkeyURL:
+class ValkeyURL(msgspec.Struct, frozen=True):
     """The parts of a URL.
 
     Attributes:

@@ -5,13 +5,13 @@ Every row of the tables decides a request there, so a row without an effect fail
 
 import json
 import re
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import rows
+from msgspec.structs import replace
 
 from dragoman import UPSTREAMS, RequestRefused, RequestTranslator
 from dragoman_server.capabilities import model_families as _model_families

@@ -1,12 +1,12 @@
 """The lists of models of vendors: bodies in, models out."""
 
 import json
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 import rows
+from msgspec.structs import fields
 
 from dragoman import RemoteProtocolError
 from dragoman_server.models.info import (

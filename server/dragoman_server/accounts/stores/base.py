@@ -11,7 +11,6 @@ Times are arguments, in seconds since the epoch.
 from abc import ABCMeta, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -78,8 +77,7 @@ class Reservation(msgspec.Struct, frozen=True):
     lease: str
 
 
-@dataclass(frozen=True, slots=True)
-class NoRoom:
+class NoRoom(msgspec.Struct, frozen=True):
     """None of the candidates has room before this time."""
 
     until: float

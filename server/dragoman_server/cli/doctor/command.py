@@ -5,12 +5,12 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 import anyio
 import click
+from msgspec.structs import asdict
 
 from dragoman_server import __version__
 from dragoman_server.capabilities.providers import kind_of_host, provider_at

@@ -16,7 +16,6 @@ Only the owner of a response can see it. Times are arguments, in seconds since t
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -180,8 +179,7 @@ def page_of(log: LogState, after: int, batches: Iterable[ResponseEvents]) -> Eve
     return EventPage(log, ResponseEvents(first, sum([batch.count for batch in events]), data))
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseStoreLimits:
+class ResponseStoreLimits(msgspec.Struct, frozen=True):
     """The limits of a store, in bytes and in seconds. The oldest responses are dropped first."""
 
     max_bytes: int
