@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from dragoman._ir.events import Signature
+from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.losses import Loss, LossCode
 from dragoman._ir.native import changed
 from dragoman._ir.request import (
@@ -55,6 +55,8 @@ from dragoman.protocols.gemini.tables import (
 )
 
 _PATHS = MessagePaths("contents", "parts/0")
+
+_FUNCTION = ToolKind.FUNCTION  # a member of an Enum is slow to look up
 
 # Characters of the hash in a made call id.
 _HASH = 24
@@ -113,15 +115,21 @@ class ConversationReader(msgspec.Struct):
         for content, (path, first) in zip(contents, _PATHS, strict=False):
             role = None
             if type(content) is dict and len(content) == 2:
-                # A shortcut for nearly all: a role and a text.
+                # A shortcut for nearly all: a role and one text, call or result.
                 parts, name = content.get("parts"), content.get("role")
                 role = ROLES.get(name) if type(name) is str else None
-                if role is not None and type(parts) is list and len(parts) == 1 and type(parts[0]) is dict:
-                    text = parts[0].get("text")
-                    if type(text) is str and len(parts[0]) == 1:
-                        part = Text(text, None, None, first, native=parts[0])
-                        out.append(Message(role, (part,), path, native=content))
-                        continue
+                if role is not None and type(parts) is list and len(parts) == 1:
+                    [part] = parts
+                    if type(part) is dict and len(part) == 1:
+                        text, self._has_calls = part.get("text"), False
+                        found: Part | None
+                        if type(text) is str:
+                            found = Text(text, None, None, first, native=part)
+                        else:
+                            found = self._usual(part, first)
+                        if found is not None:
+                            out.append(Message(role, (found,), path, native=content))
+                            continue
             out.append(self.content(content, path, first, role))
         return out
 
@@ -211,15 +219,15 @@ class ConversationReader(msgspec.Struct):
             return None
         call_id, name = value.get("id"), value.get("name")
         data = value.get("response" if call is None else "args")
-        if type(call_id) is not str or type(name) is not str or type(data) is not dict:
+        if type(call_id) is not str or type(name) is not str or type(data) is not dict or not call_id:
             return None
         if call is not None:
             self._note_call(call_id, name)
-            return ToolCall(call_id, name, encode_text(data), path=path, native=part)
+            return ToolCall(call_id, name, encode_text(data), _FUNCTION, None, None, path, native=part)
         text, failed = _result_text(data)
-        texts = (Text(text, path=f"{path}/functionResponse/response"),) if text else ()
-        answered = self._calls.answered(call_id, name)
-        return ToolResult(answered, texts, is_error=failed, path=path, native=part)
+        texts = (Text(text, None, None, f"{path}/functionResponse/response"),) if text else ()
+        self._calls.answered(call_id, name)
+        return ToolResult(call_id, texts, _FUNCTION, failed, None, path, native=part)
 
     def _signatures(self, part: JSONObject, kind: str | None, path: str) -> tuple[Part, ...]:
         """Return what a part's signature carries, as reasoning. Thoughts before it are the text of the first."""

@@ -31,6 +31,8 @@ from dragoman.protocols.gemini.capabilities import GeminiCapabilities as Capabil
 from dragoman.protocols.gemini.signatures import SignedParts
 from dragoman.protocols.gemini.tables import DETAIL_NAMES, MEDIA_TYPES, NAME, SIGNED
 
+_ROLES = {"assistant": "model", "user": "user"}
+
 
 class ContentsWriter(msgspec.Struct):
     """Builds `contents`: call add() for each message in order, then finish().
@@ -49,42 +51,49 @@ class ContentsWriter(msgspec.Struct):
 
     def add(self, message: Message) -> None:
         """Write a message as a content, or into the last one if the role is the same."""
-        if message.role in ("system", "developer"):
+        role = _ROLES.get(message.role)
+        if role is None:
             self._add_system(message)
-            return
-        role = "model" if message.role == "assistant" else "user"
-        kept = message.native if self._native else None
-        if kept is not None:
-            self._close()
-            self.contents.append(kept)
-        before = len(self.contents)
+        elif self._native:
+            self._add_native(message, role)
+        else:
+            for part in message.parts:
+                kind = type(part)
+                if kind is Text and role != self._open and part.text and part.citations is None:  # type: ignore[union-attr]
+                    self._start(role)
+                    self._signed.parts.append({"text": part.text})  # type: ignore[union-attr]  # no signature waits
+                elif kind is ToolCall and role == "model":
+                    self._append(role, self._call(part))  # type: ignore[arg-type]
+                elif kind is ToolResult and role == "user":
+                    self._append(role, self._result(part))  # type: ignore[arg-type]
+                else:
+                    self._add_part(part, role)
+
+    def _add_native(self, message: Message, role: str) -> None:
+        """Write a message of this protocol: as it came, or its parts that did not change as they came."""
         for part in message.parts:
             if type(part) is ToolCall:
                 self._names[part.call_id] = part.name
-            if kept is not None:
-                continue
-            if type(part) is Reasoning:
-                self._add_reasoning(part, role)
-            elif self._native:
-                for written in self._parts(part, role):
-                    self._append(role, written)
-            elif type(part) is Text and part.citations is None:
-                if part.text and role != self._open:
-                    self._start(role)
-                    self._signed.parts.append({"text": part.text})  # no signature waits for it
-                elif part.text:
-                    self._append(role, {"text": part.text})
-            elif type(part) is ToolCall and role == "model":
-                self._append(role, self._call(part))
-            else:
-                for written in self._new_parts(part, role):
-                    self._append(role, written)
-        if self._native and message.before is not None and before < len(self.contents):
+        if message.native is not None:
+            self._start("")
+            self.contents.append(message.native)
+            return
+        before = len(self.contents)
+        for part in message.parts:
+            self._add_part(part, role)
+        if message.before is not None and before < len(self.contents):
             self.contents[-1] = {**message.before, **self.contents[-1]}
+
+    def _add_part(self, part: Part, role: str) -> None:
+        if type(part) is Reasoning:
+            self._add_reasoning(part, role)
+        else:
+            for written in self._parts(part, role):
+                self._append(role, written)
 
     def finish(self) -> list[JSONObject]:
         """Return the contents."""
-        self._close()
+        self._start("")
         return self.contents
 
     def system_parts(self, message: Message) -> list[JSONObject]:
@@ -144,20 +153,13 @@ class ContentsWriter(msgspec.Struct):
         return bool(parts) and "functionResponse" in parts[-1]
 
     def _start(self, role: str) -> None:
-        if self._open:
-            self._close()
-        self._open = role
-        self.contents.append({"role": role, "parts": self._signed.parts})
-
-    def _close(self) -> None:
-        """End the last content: nothing more joins it."""
         if self._media:
             self._add_media()
-        if not self._open:
-            return
-        if not self._signed.finish():
+        if self._open and not self._signed.finish():
             self.contents.pop()
-        self._open = ""
+        self._open = role
+        if role:
+            self.contents.append({"role": role, "parts": self._signed.parts})
 
     # --- parts --------------------------------------------------------------------------------------------
 
@@ -170,40 +172,55 @@ class ContentsWriter(msgspec.Struct):
         return self._new_parts(part, role)
 
     def _new_parts(self, part: Part, role: str) -> Iterable[JSONObject]:
-        if isinstance(part, Text):
-            if part.citations is not None:
+        # isinstance() of a struct takes ten times as long as this to say no.
+        if type(part) is ToolCall and role == "model":
+            return (self._call(part),)
+        if type(part) is ToolResult and role == "user":
+            return (self._result(part),)
+        if type(part) is Text or type(part) is Refusal:
+            if isinstance(part, Refusal):
+                self._ledger.altered(part.path, "the refusal was sent as plain text")
+            elif part.citations is not None:
                 self._ledger.altered(part.path, "sent without its citations: Gemini has none in requests")
             return ({"text": part.text},) if part.text else ()
-        if isinstance(part, ToolCall) and role == "model":
-            return (self._call(part),)
-        if isinstance(part, ToolResult) and role == "user":
-            return (self._result(part),)
-        if isinstance(part, OpaquePart):
+        if type(part) is Media:
+            return (write_media(part, self._ledger),)
+        if type(part) is OpaquePart:
             if part.origin == NAME:
                 return (part.native,)
             self._ledger.add(LossCode.UNKNOWN_KIND, part.path, f"Gemini has no counterpart of {part.kind}")
-            return ()
-        if isinstance(part, Refusal):
-            self._ledger.altered(part.path, "the refusal was sent as plain text")
-            return ({"text": part.text},) if part.text else ()
-        if isinstance(part, Media):
-            return (write_media(part, self._ledger),)
-        self._ledger.dropped(part.path, "tool calls and results are not allowed here")
+        else:
+            self._ledger.dropped(part.path, "tool calls and results are not allowed here")
         return ()
 
     def _call(self, part: ToolCall) -> JSONObject:
-        call: JSONObject = {"id": part.call_id} if self._capabilities.function_ids else {}
-        call["name"] = part.name
-        call["args"] = input_object(part.input, part.path, self._ledger)
-        return {"functionCall": call}
+        self._names[part.call_id] = part.name
+        arguments = input_object(part.input, part.path, self._ledger)
+        if not self._capabilities.function_ids:
+            return {"functionCall": {"name": part.name, "args": arguments}}
+        return {"functionCall": {"id": part.call_id, "name": part.name, "args": arguments}}
 
     def _result(self, part: ToolResult) -> JSONObject:
+        text = ""
+        media: list[JSONObject] = []
+        if len(part.parts) == 1 and type(part.parts[0]) is Text and part.parts[0].citations is None:
+            text = part.parts[0].text
+        elif part.parts:
+            text, media = self._result_content(part)
+        # "use "output" key to specify function output and "error" key to specify error details" (google-genai 3.4.0).
+        # It is an object, never a list or a text (vscode-copilot-chat#2745, read 2026-11-22).
+        result: JSONObject = {"id": part.call_id} if self._capabilities.function_ids else {}
+        result["name"] = self._names.get(part.call_id, part.call_id)
+        result["response"] = {"error" if part.is_error else "output": text}
+        if media:
+            result["parts"] = media
+        return {"functionResponse": result}
+
+    def _result_content(self, part: ToolResult) -> tuple[str, list[JSONObject]]:
+        """Return the text of a result, and the media in it. Those that it cannot hold wait for its turn's end."""
         texts: list[str] = []
         media: list[JSONObject] = []
         for inner in part.parts:
-            if type(inner) is Text and inner.citations is None:
-                texts.append(inner.text)
-                continue
             for written in self._new_parts(inner, "result"):
                 if "text" in written:
                     texts.append(written["text"])
@@ -212,15 +229,7 @@ class ContentsWriter(msgspec.Struct):
                 else:
                     self._media.append(written)
                     self._ledger.altered(inner.path, "moved out of the tool result into the content after it")
-        result: JSONObject = {"id": part.call_id} if self._capabilities.function_ids else {}
-        result["name"] = self._names.get(part.call_id, part.call_id)
-        # "use "output" key to specify function output and "error" key to specify error details" (google-genai 3.4.0).
-        # It is an object, never a list or a text (vscode-copilot-chat#2745, read 2026-11-22).
-        text = texts[0] if len(texts) == 1 else "\n\n".join(filter(None, texts))
-        result["response"] = {"error" if part.is_error else "output": text}
-        if media:
-            result["parts"] = media
-        return {"functionResponse": result}
+        return "\n\n".join(filter(None, texts)), media
 
 
 def write_media(part: Media, ledger: Ledger) -> JSONObject:

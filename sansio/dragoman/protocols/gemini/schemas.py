@@ -19,7 +19,7 @@ from dragoman.protocols.gemini.shapes import by_snake_case
 # Receives each change of a schema: its place in it and a sentence.
 SchemaNote = Callable[[tuple[str | int, ...], str], None]
 
-_TYPES = frozenset(("string", "number", "integer", "boolean", "array", "object", "null"))
+_TYPES = {name: name for name in ("string", "number", "integer", "boolean", "array", "object", "null")}
 # Keywords that are converted: into one schema, a list of them, schemas by names, a number, which may be a text.
 _FORMS = {
     **dict.fromkeys(("items", "additionalProperties", "not"), "schema"),
@@ -52,10 +52,11 @@ def json_schema(schema: JSON, note: SchemaNote, inside: tuple[str | int, ...] = 
     for key, value in schema.items():
         if value is None:
             continue
-        if key not in _KEYWORDS:
+        keyword = _KEYWORDS.get(key)
+        if keyword is None:
             out[key] = value
             continue
-        name, form = _KEYWORDS[key]
+        name, form = keyword
         if form == "type":
             out[name] = [_lower(each) for each in value] if type(value) is list else _lower(value)
         elif form == "map" and type(value) is dict:
@@ -82,8 +83,7 @@ def json_schema(schema: JSON, note: SchemaNote, inside: tuple[str | int, ...] = 
 
 
 def _lower(name: JSON) -> JSON:
-    lowered = name.lower() if type(name) is str else name
-    return lowered if type(lowered) is str and lowered in _TYPES else name
+    return _TYPES.get(name.lower(), name) if type(name) is str else name
 
 
 # The fields of the vendor's Schema that every server knows (google-genai 3.4.0), but for those that are converted.
