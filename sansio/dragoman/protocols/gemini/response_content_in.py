@@ -10,28 +10,8 @@ import re
 
 import msgspec
 
-from dragoman._ir.events import (
-    TRUNCATING_STOP_REASONS,
-    Annotation,
-    ArgumentsDelta,
-    BlockEnded,
-    BlockKind,
-    BlockStarted,
-    Event,
-    Failed,
-    Logprobs,
-    Opaque,
-    ReasoningDelta,
-    ReasoningForm,
-    Search,
-    Signature,
-    SignatureDelta,
-    Source,
-    Stopped,
-    StopReason,
-    TextDelta,
-    ToolHead,
-)
+from dragoman._ir import events
+from dragoman._ir.events import BlockKind, Event, Failed, ReasoningForm, Signature, StopReason
 from dragoman._ir.losses import Ledger
 from dragoman._ir.shape import extra_members, note_unread
 from dragoman._wire.errors import ErrorKind, WireError
@@ -243,7 +223,7 @@ class CandidateReader(msgspec.Struct):
             self._parts += 1
             path = f"{self._path}/content/parts/{self._parts}"
             self._written = True
-            out.append(Opaque(NAME, kind or next(iter(part)), part, path, self.index))
+            out.append(events.Opaque(NAME, kind or next(iter(part)), part, path, self.index))
 
     def _note(self, part: JSONObject, *, starts: bool) -> None:
         number = self._parts + 1 if starts else max(self._parts, 0)
@@ -258,11 +238,11 @@ class CandidateReader(msgspec.Struct):
             if kind is not self._kind:
                 self._open(kind, out)
             if thought:
-                out.append(ReasoningDelta(self.block, text, 0, _SUMMARY))
+                out.append(events.ReasoningDelta(self.block, text, 0, _SUMMARY))
             else:
                 self._written = True
                 self.texts.append(text)
-                out.append(TextDelta(self.block, text))
+                out.append(events.TextDelta(self.block, text))
         else:
             self._parts += 1
         if signature is None:
@@ -284,10 +264,10 @@ class CandidateReader(msgspec.Struct):
         self._parts += 1
         self._start(kind, out)
 
-    def _start(self, kind: BlockKind, out: list[Event], tool: ToolHead | None = None) -> None:
+    def _start(self, kind: BlockKind, out: list[Event], tool: events.ToolHead | None = None) -> None:
         self.block = self._blocks.next()
         path = f"{self._path}/content/parts/{max(self._parts, 0)}"
-        out.append(BlockStarted(self.block, kind, self.index, tool, path=path))
+        out.append(events.BlockStarted(self.block, kind, self.index, tool, path=path))
 
     def _sign(self, native: JSONObject, out: list[Event]) -> None:
         """Sign the open thoughts, or add reasoning without text that has the signature."""
@@ -296,14 +276,14 @@ class CandidateReader(msgspec.Struct):
             self._end_block(out)
             self._start(_REASONING, out)
             self._kind = _REASONING
-        out.append(SignatureDelta(self.block, signature))
+        out.append(events.SignatureDelta(self.block, signature))
         self._end_block(out)
 
     def _end_block(self, out: list[Event], *, complete: bool = True) -> None:
         if self._args is not None:
             self._end_call(self._args, out, complete=complete)
         if self._kind is not None:
-            out.append(BlockEnded(self.block, complete))
+            out.append(events.BlockEnded(self.block, complete))
             self._kind = None
 
     # --- calls --------------------------------------------------------------------------------------------
@@ -321,7 +301,7 @@ class CandidateReader(msgspec.Struct):
             self._called.add(name)
             self._written = True
             call_id = text_or_none(call.get("id")) or self._blocks.next_call_id()
-            self._start(BlockKind.TOOL_CALL, out, ToolHead(call_id, name))
+            self._start(BlockKind.TOOL_CALL, out, events.ToolHead(call_id, name))
             self._kind = BlockKind.TOOL_CALL
             self._args = PartialArguments()
         if self._args is None:
@@ -336,15 +316,15 @@ class CandidateReader(msgspec.Struct):
         self._args = None
         text = encode_text(arguments.value)
         # What was cut off must not look complete.
-        out.append(ArgumentsDelta(self.block, text if complete or text == "{}" else text[:-1]))
-        out.append(BlockEnded(self.block, complete))
+        out.append(events.ArgumentsDelta(self.block, text if complete or text == "{}" else text[:-1]))
+        out.append(events.BlockEnded(self.block, complete))
         self._kind = None
 
     # --- side data ----------------------------------------------------------------------------------------
 
     def _read_logprobs(self, value: JSONObject, out: list[Event], start: int) -> None:
         """Put log probabilities before the text that they are about, which is in `out` from `start` on."""
-        texts = [at for at in range(start, len(out)) if isinstance(out[at], TextDelta)]
+        texts = [at for at in range(start, len(out)) if isinstance(out[at], events.TextDelta)]
         chosen = objects(value.get("chosenCandidates"))
         if not texts or not chosen:
             if chosen:
@@ -358,8 +338,8 @@ class CandidateReader(msgspec.Struct):
             for at, token in enumerate(chosen)
         ]
         delta = out[texts[0]]
-        assert isinstance(delta, TextDelta)
-        out.insert(texts[0], Logprobs(delta.block, tokens))
+        assert isinstance(delta, events.TextDelta)
+        out.insert(texts[0], events.Logprobs(delta.block, tokens))
 
     def _finish_text(self, out: list[Event]) -> None:
         """Cite the sources that have come in the open text."""
@@ -372,18 +352,20 @@ class CandidateReader(msgspec.Struct):
             url, title = text_or_none(web.get("uri")), text_or_none(web.get("title"))
             if url is not None:
                 span = _characters(offsets, segment)
-                out.append(Annotation(self.block, NAME, native, url, title, *span, path))
+                out.append(events.Annotation(self.block, NAME, native, url, title, *span, path))
 
     def _opaque(self) -> list[Event]:
         """Return the parts for which other protocols have no or another place: the search, and the rest as it came."""
         if self._same_protocol:
             members = {**self._metadata, **self._extra}
             return [
-                Opaque(NAME, "candidate", {name: value}, f"{self._path}/{name}", self.index, round_trip=False)
+                events.Opaque(
+                    NAME, "candidate", {name: value}, f"{self._path}/{name}", self.index, round_trip=False
+                )
                 for name, value in members.items()
             ]
         return [
-            Opaque(NAME, name, value, f"{self._path}/{name}", self.index, False, _search(name, value))
+            events.Opaque(NAME, name, value, f"{self._path}/{name}", self.index, False, _search(name, value))
             for name, value in self._metadata.items()
         ]
 
@@ -404,7 +386,7 @@ class CandidateReader(msgspec.Struct):
                 "a finish reason without a counterpart was read as the end of the turn",
             )
             reason = StopReason.END
-        cut = reason in TRUNCATING_STOP_REASONS
+        cut = reason in events.TRUNCATING_STOP_REASONS
         self._finish_text(out)
         self._end_block(out, complete=not cut)
         explanation = self._message if reason is StopReason.CONTENT_FILTER else None
@@ -418,7 +400,7 @@ class CandidateReader(msgspec.Struct):
         out += self._opaque()
         if reason is StopReason.END and self._called:
             reason = StopReason.TOOL_USE
-        out.append(Stopped(reason, native, self.index, explanation=explanation))
+        out.append(events.Stopped(reason, native, self.index, explanation=explanation))
         return None
 
     def _failed(self, native: str) -> Failed:
@@ -466,7 +448,7 @@ def _characters(offsets: Offsets, segment: JSONObject) -> tuple[int | None, int 
     return offsets.to_characters(start), offsets.to_characters(end)
 
 
-def _search(name: str, value: JSONObject) -> Search | None:
+def _search(name: str, value: JSONObject) -> events.Search | None:
     """Return queries and sources of a web search, None for all else."""
     queries = value.get("webSearchQueries")
     texts = [each for each in queries if type(each) is str] if type(queries) is list else []
@@ -474,8 +456,8 @@ def _search(name: str, value: JSONObject) -> Search | None:
         return None
     pages = [chunk.get("web") for chunk in objects(value.get("groundingChunks"))]
     sources = [
-        Source(page["uri"], text_or_none(page.get("title")))
+        events.Source(page["uri"], text_or_none(page.get("title")))
         for page in pages
         if type(page) is dict and text_or_none(page.get("uri"))
     ]
-    return Search(tuple(texts), tuple(sources))
+    return events.Search(tuple(texts), tuple(sources))

@@ -8,19 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dragoman._ir.events import (
-    ENDED,
-    ArgumentsDelta,
-    Event,
-    Failed,
-    Opaque,
-    ReasoningDelta,
-    Started,
-    Stopped,
-    StopReason,
-    TextDelta,
-)
-from dragoman._ir.fast_path import DeltaTemplate
+from dragoman._ir import events
+from dragoman._ir.events import Event, Failed, StopReason
+from dragoman._ir.fast_path import Delta, DeltaTemplate
 from dragoman._ir.losses import Ledger
 from dragoman._ir.shape import extra_members, note_unread
 from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
@@ -48,7 +38,7 @@ class GeminiReader:
         self._blocks = Blocks(context)
         self._counts = UsageMetadataReader(ledger, self._same_protocol)
         self._candidates: dict[int, CandidateReader] = {}
-        self._blocked: Stopped | None = None
+        self._blocked: events.Stopped | None = None
         self._started = self._ended = False
 
     def read(self, frame: Frame) -> Sequence[Event]:
@@ -76,10 +66,10 @@ class GeminiReader:
         self.finish(out)
         return out
 
-    def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate:
+    def template_for(self, delta: Delta) -> DeltaTemplate:
         """Return how to read later frames. On Vertex AI only the last one has counts."""
         candidate = next(each for each in self._candidates.values() if each.block == delta.block)
-        on_texts = candidate.texts.extend if isinstance(delta, TextDelta) else None
+        on_texts = candidate.texts.extend if isinstance(delta, events.TextDelta) else None
         return DeltaTemplate(b"text", on_texts, counts=b"usageMetadata")
 
     def read_chunk(self, chunk: JSONObject, out: list[Event], *, fails: bool = False) -> None:
@@ -93,7 +83,7 @@ class GeminiReader:
                 return  # a heartbeat
             self._started = True
             self._blocks.model = text_or_none(chunk.get("modelVersion")) or ""
-            out.append(Started(text_or_none(chunk.get("responseId")) or "", self._blocks.model))
+            out.append(events.Started(text_or_none(chunk.get("responseId")) or "", self._blocks.model))
         if not chunk.keys() <= _CHUNK_MEMBERS:
             self._read_members(chunk, out)
         usage = chunk.get("usageMetadata")
@@ -117,7 +107,7 @@ class GeminiReader:
             note_unread(chunk, RESPONSE_SHAPE, "", self._ledger)
         elif extra := extra_members(chunk, WRITTEN_RESPONSE_SHAPE):
             out += [
-                Opaque(NAME, "response", {name: value}, f"/{name}", round_trip=False)
+                events.Opaque(NAME, "response", {name: value}, f"/{name}", round_trip=False)
                 for name, value in extra.items()
             ]
         feedback = chunk.get("promptFeedback")
@@ -125,11 +115,11 @@ class GeminiReader:
             message = text_or_none(feedback.get("blockReasonMessage"))
             if self._same_protocol:
                 members = {"promptFeedback": feedback}
-                out.append(Opaque(NAME, "response", members, "/promptFeedback", round_trip=False))
+                out.append(events.Opaque(NAME, "response", members, "/promptFeedback", round_trip=False))
             elif message:
                 self._ledger.dropped("/promptFeedback/blockReason", "only its message was sent")
             explanation = message or f"the prompt was blocked: {reason}"
-            self._blocked = Stopped(
+            self._blocked = events.Stopped(
                 StopReason.CONTENT_FILTER, reason, explanation=explanation, details=feedback
             )
 
@@ -138,7 +128,7 @@ class GeminiReader:
         candidates = [self._candidates[index] for index in sorted(self._candidates)]
         if self._blocked is not None and 0 not in self._candidates:
             self._ended = True
-            out += (self._blocked, ENDED)
+            out += (self._blocked, events.ENDED)
             return
         if not candidates or candidates[0].index != 0:
             raise _truncated("without any candidates")
@@ -150,7 +140,7 @@ class GeminiReader:
             if failed is not None:
                 out.append(failed)
                 return
-        out.append(ENDED)
+        out.append(events.ENDED)
 
 
 def read_whole(body: JSONObject, context: ResponseContext, ledger: Ledger) -> list[Event]:

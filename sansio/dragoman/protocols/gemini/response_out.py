@@ -9,28 +9,10 @@ from __future__ import annotations
 
 import msgspec
 
+from dragoman._ir import events
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse, Fold
-from dragoman._ir.events import (
-    Annotation,
-    ArgumentsDelta,
-    BlockEnded,
-    BlockKind,
-    BlockStarted,
-    Compacted,
-    Ended,
-    Event,
-    Failed,
-    Logprobs,
-    Opaque,
-    ReasoningDelta,
-    Search,
-    Signature,
-    Stopped,
-    StopReason,
-    TextDelta,
-    ToolHead,
-    Usage,
-)
+from dragoman._ir.events import BlockKind, Event, Opaque, Signature, StopReason, Usage
+from dragoman._ir.fast_path import Delta
 from dragoman._ir.losses import Ledger
 from dragoman._ir.tools import arguments_object
 from dragoman._wire.json import JSON, JSONObject, encode, encode_strings
@@ -58,7 +40,7 @@ class Sources(msgspec.Struct):
     _numbers: dict[str, int] = {}  # of the chunks, by their URLs
     _supports: list[JSONObject] = []
 
-    def search(self, search: Search) -> None:
+    def search(self, search: events.Search) -> None:
         self._queries += search.queries
         for source in search.sources:
             self._source(source.url, source.title)
@@ -69,7 +51,7 @@ class Sources(msgspec.Struct):
             self._chunks.append({"web": {"uri": url, "title": title or url}})
         return self._numbers[url]
 
-    def cite(self, url: str, annotation: Annotation, text: str, offsets: Offsets, part: int) -> None:
+    def cite(self, url: str, annotation: events.Annotation, text: str, offsets: Offsets, part: int) -> None:
         """Add a citation. Its place counts bytes of UTF-8 in the part."""
         start = min(max(annotation.start or 0, 0), len(text))
         end = len(text) if annotation.end is None else min(max(annotation.end, start), len(text))
@@ -122,9 +104,9 @@ class CandidateWriter(msgspec.Struct):
         self._texts = self._texts or not thought
         self._add({"text": text, "thought": True} if thought else {"text": text})
 
-    def add(self, block: AssembledBlock | Opaque | Compacted, *, streamed: bool = False) -> None:
+    def add(self, block: AssembledBlock | Opaque | events.Compacted, *, streamed: bool = False) -> None:
         """Add a block. streamed: its text has been added."""
-        if isinstance(block, Compacted):
+        if isinstance(block, events.Compacted):
             self.text(block.text)
         elif isinstance(block, Opaque):
             self._opaque(block)
@@ -162,7 +144,7 @@ class CandidateWriter(msgspec.Struct):
         else:
             self.parts.sign(native)
 
-    def _call(self, tool: ToolHead, text: str, complete: bool) -> None:
+    def _call(self, tool: events.ToolHead, text: str, complete: bool) -> None:
         """Add a call, unless its arguments are no object."""
         arguments = arguments_object(text)
         if arguments is not None:
@@ -192,7 +174,7 @@ class CandidateWriter(msgspec.Struct):
                 self._ledger.altered(path, "only the source and span of the citation were kept")
             self._sources.cite(annotation.url, annotation, block.text, offsets, max(self._number - 1, 0))
 
-    def end(self, stopped: Stopped) -> JSONObject:
+    def end(self, stopped: events.Stopped) -> JSONObject:
         """Return the members of the candidate besides its parts. Adds the last parts."""
         reason, explanation = stopped.reason, stopped.explanation
         if reason is StopReason.END and self._refused:
@@ -231,7 +213,7 @@ class ResponseWriter:
             self._candidates[index] = CandidateWriter(index, self._context, self._ledger)
         return self._candidates[index]
 
-    def add(self, block: AssembledBlock | Opaque | Compacted, *, streamed: bool = False) -> None:
+    def add(self, block: AssembledBlock | Opaque | events.Compacted, *, streamed: bool = False) -> None:
         """Add a block, or a member of the response. streamed: its text has been added."""
         if isinstance(block, Opaque) and block.kind == "response" and block.origin == NAME:
             self._members.update(block.native)
@@ -272,7 +254,7 @@ class GeminiWriter(ResponseWriter):
         self._fold = Fold()
         self._tail = b""  # of each chunk
         self._around: list[bytes] = []  # what is before and after a further piece of the open block's text
-        self._block: BlockStarted | None = None
+        self._block: events.BlockStarted | None = None
         self._is_new = True  # no text of the open block has been sent
         self._part = 0  # of the open reasoning block
         self._tokens: list[JSON] = []  # the log probabilities of the next text
@@ -280,38 +262,38 @@ class GeminiWriter(ResponseWriter):
     def send(self, event: Event) -> bytes:
         """Return the frames of one event."""
         kind = type(event)
-        if kind is TextDelta or kind is ReasoningDelta:
+        if kind is events.TextDelta or kind is events.ReasoningDelta:
             self._fold.send(event)
             return self._text(event)  # type: ignore[arg-type]
-        if isinstance(event, Failed):
+        if isinstance(event, events.Failed):
             return error_frames(event.error, self._context)
         self._fold.send(event)
-        if isinstance(event, BlockEnded):
+        if isinstance(event, events.BlockEnded):
             block = self._fold.finished(event.block)
             self.add(block, streamed=True)
             return self._chunk(block.choice)
-        if isinstance(event, (Opaque, Compacted)):
+        if isinstance(event, (Opaque, events.Compacted)):
             self.add(event)
             return self._chunk(getattr(event, "choice", 0))
-        if isinstance(event, Ended):
+        if isinstance(event, events.Ended):
             return _frame(encode(self.end(self._fold.response(), {})))
-        if isinstance(event, BlockStarted):
+        if isinstance(event, events.BlockStarted):
             self._block, self._is_new, self._part, self._around = event, True, 0, []
-        elif isinstance(event, Logprobs):
+        elif isinstance(event, events.Logprobs):
             self._tokens += event.tokens
         return b""
 
-    def send_texts(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta, texts: list[str]) -> bytes:
+    def send_texts(self, delta: Delta, texts: list[str]) -> bytes:
         self._fold.send_texts(delta, texts)
-        if isinstance(delta, ArgumentsDelta):
+        if isinstance(delta, events.ArgumentsDelta):
             return b""
         before, after = self._around or self._frame_around(delta)
         # What is around them is escaped already. No byte of JSON is 0.
         return before + escaped(b"\0".join(encode_strings(texts))).replace(b"\0", after + before) + after
 
-    def _text(self, event: TextDelta | ReasoningDelta) -> bytes:
+    def _text(self, event: events.TextDelta | events.ReasoningDelta) -> bytes:
         text, is_new = event.text, self._is_new
-        if type(event) is ReasoningDelta and event.part != self._part:
+        if type(event) is events.ReasoningDelta and event.part != self._part:
             self._part = event.part
             text = text if is_new else f"\n\n{text}"  # another paragraph
         if is_new or self._tokens:
@@ -320,15 +302,17 @@ class GeminiWriter(ResponseWriter):
             if not is_new:
                 return self._chunk(index, [{"text": text}])
             # All pieces are one part.
-            self.candidate(index).text(text, thought=isinstance(event, ReasoningDelta))
+            self.candidate(index).text(text, thought=isinstance(event, events.ReasoningDelta))
             return self._chunk(index)
         before, after = self._around or self._frame_around(event)
         return before + escaped(encode(text)) + after
 
-    def _frame_around(self, delta: TextDelta | ReasoningDelta) -> list[bytes]:
+    def _frame_around(self, delta: events.TextDelta | events.ReasoningDelta) -> list[bytes]:
         """Return what is before and after a further piece of the open block's text."""
         assert self._block is not None
-        part: JSONObject = {"text": "", "thought": True} if type(delta) is ReasoningDelta else {"text": ""}
+        part: JSONObject = (
+            {"text": "", "thought": True} if type(delta) is events.ReasoningDelta else {"text": ""}
+        )
         self._around = self._chunk(self._block.choice, [part]).split(b'""', 1)
         return self._around
 
