@@ -6,9 +6,9 @@ and whether the response is a stream are in the path. Each setting that is more 
 
 from __future__ import annotations
 
-from dragoman._ir.losses import Loss, LossCode
+from dragoman._ir.losses import Loss
 from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
-from dragoman._ir.shape import STRING, extra_members, pointer, read_settings
+from dragoman._ir.shape import STRING, extra_members, read_settings
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.json import JSON, JSONObject, text_or_none, wrong_type
 from dragoman.protocols.gemini.checks import rename
@@ -112,8 +112,4 @@ def _read_response_format(
     path = f"{_SETTINGS}/{name}"
     if schema is None:
         return ResponseFormat(path=f"{_SETTINGS}/responseMimeType") if mime_type == MIME_TYPE_JSON else None
-
-    def note(place: tuple[str | int, ...], detail: str) -> None:
-        repairs.append(Loss(LossCode.ALTERED, pointer(path, place), detail))
-
-    return ResponseFormat(json_schema(schema, note), path=path)
+    return ResponseFormat(json_schema(schema, path, repairs), path=path)

@@ -7,17 +7,11 @@ JSON Schema, which has no unknown keywords: at the first one in `parameters` the
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import msgspec
-
-from dragoman._ir.losses import Ledger, child
+from dragoman._ir.losses import Ledger, Loss, LossCode, child
+from dragoman._ir.shape import pointer
 from dragoman._wire.json import JSON, JSONObject, encode_text, objects_in, read_number
 from dragoman._wire.json_schema import inline_references
 from dragoman.protocols.gemini.shapes import by_snake_case
-
-# Receives each change of a schema: its place in it and a sentence.
-SchemaNote = Callable[[tuple[str | int, ...], str], None]
 
 _TYPES = {name: name for name in ("string", "number", "integer", "boolean", "array", "object", "null")}
 # Keywords that are converted: into one schema, a list of them, schemas by names, a number, which may be a text.
@@ -41,9 +35,10 @@ _KEYWORDS = {
 }
 
 
-def json_schema(schema: JSON, note: SchemaNote, inside: tuple[str | int, ...] = ()) -> JSON:
-    """Return a schema of either dialect as JSON Schema. note: receives what it loses.
+def json_schema(schema: JSON, path: str, repairs: list[Loss], inside: tuple[str | int, ...] = ()) -> JSON:
+    """Return the schema at a path, of either dialect, as JSON Schema.
 
+    repairs: collects what it loses. inside: the place in that schema.
     Gemini CLI 0.61.0 writes types in capitals in `responseJsonSchema` too.
     """
     if type(schema) is not dict:
@@ -61,18 +56,21 @@ def json_schema(schema: JSON, note: SchemaNote, inside: tuple[str | int, ...] = 
             out[name] = [_lower(each) for each in value] if type(value) is list else _lower(value)
         elif form == "map" and type(value) is dict:
             out[name] = {
-                each: json_schema(inner, note, (*inside, key, each)) for each, inner in value.items()
+                each: json_schema(inner, path, repairs, (*inside, key, each)) for each, inner in value.items()
             }
         elif form == "list" and type(value) is list:
-            out[name] = [json_schema(each, note, (*inside, key, at)) for at, each in enumerate(value)]
+            out[name] = [
+                json_schema(each, path, repairs, (*inside, key, at)) for at, each in enumerate(value)
+            ]
         elif form == "schema":
-            out[name] = json_schema(value, note, (*inside, key))
+            out[name] = json_schema(value, path, repairs, (*inside, key))
         elif form == "number":
             out[name] = read_number(value)  # an int64 in proto3 JSON
         elif form == "example":
             out["examples"] = [value]
         elif form == "propertyOrdering":
-            note((*inside, key), "the order of properties: JSON Schema has none")
+            lost = "the order of properties: JSON Schema has none"
+            repairs.append(Loss(LossCode.ALTERED, pointer(path, (*inside, key)), lost))
         elif form != "nullable":
             out[name] = value
     if "nullable" in schema and schema["nullable"] is True and type(out.get("type")) is str:
@@ -99,55 +97,46 @@ _CLOSED = ("additionalProperties", bool)
 
 def openapi_schema(schema: JSON, path: str, ledger: Ledger) -> JSONObject:
     """Return the JSON Schema at a path in the vendor's dialect."""
-    return _OpenApi(ledger).convert(inline_references(schema, path, ledger.altered), path)
+    return _convert(inline_references(schema, path, ledger.altered), path, ledger)
 
 
-class _OpenApi(msgspec.Struct):
-    """Converts one schema, without references."""
-
-    ledger: Ledger
-
-    def convert(self, schema: JSON, path: str) -> JSONObject:
-        if type(schema) is not dict:
-            return {}
-        whole = schema.get("allOf")
-        if type(whole) is list and len(whole) == 1 and type(whole[0]) is dict:
-            return self.convert({**whole[0], **_without("allOf", schema)}, path)
-        out: JSONObject = {}
-        lost: JSONObject = {}
-        for key, value in schema.items():
-            at = child(path, key)
-            if key in ("anyOf", "oneOf"):
-                kinds = [each for each in objects_in(value) if each.get("type") != "null"]
-                out["nullable"] = len(kinds) < len(objects_in(value)) or out.get("nullable", False)
-                out["anyOf"] = [self.convert(each, f"{at}/{index}") for index, each in enumerate(kinds)]
-            elif key == "properties" and type(value) is dict and value:
-                out[key] = {name: self.convert(inner, child(at, name)) for name, inner in value.items()}
-            elif key == "items" and type(value) is dict:
-                out[key] = self.convert(value, at)
-            elif key == "type":
-                _put_types(value if type(value) is list else [value], out)
-            elif key in ("enum", "const") and (choices := _texts(value)):
-                out["enum"] = choices
-                out.setdefault("type", "STRING")
-            elif key in _FIELDS or (key == "format" and value in _FORMATS):
-                out[key] = value
-            elif key not in _SILENT and value not in ({}, []) and (key, type(value)) != _CLOSED:
-                lost[key] = value
-                self.ledger.altered(
-                    at, "only in the description: the upstream's schemas have no such keyword"
-                )
-        if out.get("nullable") is False:
-            del out["nullable"]
-        if lost:
-            text = f"JSON Schema: {encode_text(lost)}"
-            known = out.get("description")
-            out["description"] = f"{known}\n{text}" if known else text
-        return out
-
-
-def _without(name: str, schema: JSONObject) -> JSONObject:
-    return {key: value for key, value in schema.items() if key != name}
+def _convert(schema: JSON, path: str, ledger: Ledger) -> JSONObject:
+    """Return a schema without references in the vendor's dialect."""
+    if type(schema) is not dict:
+        return {}
+    whole = schema.get("allOf")
+    if type(whole) is list and len(whole) == 1 and type(whole[0]) is dict:
+        rest = {key: value for key, value in schema.items() if key != "allOf"}
+        return _convert({**whole[0], **rest}, path, ledger)
+    out: JSONObject = {}
+    lost: JSONObject = {}
+    for key, value in schema.items():
+        at = child(path, key)
+        if key in ("anyOf", "oneOf"):
+            kinds = [each for each in objects_in(value) if each.get("type") != "null"]
+            out["nullable"] = len(kinds) < len(objects_in(value)) or out.get("nullable", False)
+            out["anyOf"] = [_convert(each, f"{at}/{index}", ledger) for index, each in enumerate(kinds)]
+        elif key == "properties" and type(value) is dict and value:
+            out[key] = {name: _convert(inner, child(at, name), ledger) for name, inner in value.items()}
+        elif key == "items" and type(value) is dict:
+            out[key] = _convert(value, at, ledger)
+        elif key == "type":
+            _put_types(value if type(value) is list else [value], out)
+        elif key in ("enum", "const") and (choices := _texts(value)):
+            out["enum"] = choices
+            out.setdefault("type", "STRING")
+        elif key in _FIELDS or (key == "format" and value in _FORMATS):
+            out[key] = value
+        elif key not in _SILENT and value not in ({}, []) and (key, type(value)) != _CLOSED:
+            lost[key] = value
+            ledger.altered(at, "only in the description: the upstream's schemas have no such keyword")
+    if out.get("nullable") is False:
+        del out["nullable"]
+    if lost:
+        text = f"JSON Schema: {encode_text(lost)}"
+        known = out.get("description")
+        out["description"] = f"{known}\n{text}" if known else text
+    return out
 
 
 def _texts(value: JSON) -> list[str]:

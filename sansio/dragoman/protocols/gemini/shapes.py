@@ -137,30 +137,12 @@ def by_snake_case(names: Iterable[str]) -> dict[str, str]:
 
 
 # Whose names clients may spell with underscores, by that spelling. Others of tools stay as they came.
-MEMBERS = by_snake_case(
-    {
-        *_names(
-            {
-                **REQUEST_SHAPE,
-                **MEDIA_SHAPE,
-                **RESULT_SHAPE,
-                **FUNCTION_SHAPE,
-                **SEARCH_SHAPE,
-                **CALL_SHAPE,
-                **MCP_SHAPE,
-            }
-        ),
-        *(
-            "functionDeclarations",
-            "googleSearch",
-            "codeExecution",
-            "urlContext",
-            "executableCode",
-            "mcpServers",
-        ),
-        *("codeExecutionResult", "toolCall", "toolResponse", "audioTranscription"),
-    }
+_SPELLED: tuple[dict[str, Shape], ...] = (
+    *(REQUEST_SHAPE, MEDIA_SHAPE, CALL_SHAPE, RESULT_SHAPE, FUNCTION_SHAPE, SEARCH_SHAPE, MCP_SHAPE),
+    members("functionDeclarations googleSearch codeExecution urlContext executableCode mcpServers"),
+    members("codeExecutionResult toolCall toolResponse audioTranscription"),
 )
+MEMBERS = by_snake_case([name for shape in _SPELLED for name in _names(shape)])
 MEMBERS["_responseJsonSchema"] = "responseJsonSchema"  # older SDKs
 
 # Responses. Where nothing else is said, the shapes are for clients of other protocols.

@@ -13,7 +13,7 @@ import msgspec
 from dragoman._ir.losses import Ledger, Loss, LossCode, child
 from dragoman._ir.native import written
 from dragoman._ir.request import Request
-from dragoman._ir.shape import ARRAY, OBJECT, STRING, pointer, read_settings
+from dragoman._ir.shape import ARRAY, OBJECT, STRING, read_settings
 from dragoman._ir.tools import (
     CodeExecution,
     FunctionTool,
@@ -58,14 +58,11 @@ def read_tools(body: JSONObject, repairs: list[Loss]) -> list[Tool]:
 
 
 def _read_function(tool: JSONObject, path: str, repairs: list[Loss]) -> FunctionTool:
-    def note(place: tuple[str | int, ...], detail: str) -> None:
-        repairs.append(Loss(LossCode.ALTERED, pointer(f"{path}/{name}", place), detail))
-
     name = "parametersJsonSchema" if tool.get("parametersJsonSchema") is not None else "parameters"
     return FunctionTool(
         CHECKS.required(tool, "name", path, STRING),
         CHECKS.optional(tool, "description", path, STRING),
-        json_schema(CHECKS.optional(tool, name, path, OBJECT), note),
+        json_schema(CHECKS.optional(tool, name, path, OBJECT), f"{path}/{name}", repairs),
         path=path,
         native=tool,
         shape=FUNCTION_SHAPE,
