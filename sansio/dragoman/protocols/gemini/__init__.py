@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from dragoman._ir.wrapped_signatures import LIST_MARKER
-from dragoman.codec import JSON_ARRAY, Endpoint, ModelList, ToolLimits, UpstreamSpec
+from dragoman.codec import JSON_ARRAY, ModelList, ToolLimits, UpstreamSpec
 from dragoman.protocols.gemini.capabilities import GeminiCapabilities
 from dragoman.protocols.gemini.errors import is_native_error, read_error, write_error
 from dragoman.protocols.gemini.observer import GeminiObserver
@@ -20,12 +20,13 @@ from dragoman.protocols.gemini.response_out import GeminiWriter, write_whole
 from dragoman.protocols.gemini.shapes import SETTING_PATHS
 from dragoman.protocols.gemini.signatures import SIGNATURE_PLACES
 from dragoman.protocols.gemini.tables import (
+    BLANKS,
     FORWARDED_HEADERS,
     HEARTBEAT,
-    MODEL_PREFIX,
     NAME,
     TOKEN_COUNT,
     VERSIONS,
+    endpoint,
     json_endpoint,
 )
 
@@ -42,23 +43,13 @@ SPEC = UpstreamSpec(
     path=f"/v1beta/{_MODEL}:generateContent",
     stream_path=f"/v1beta/{_MODEL}:streamGenerateContent?alt=sse",
     endpoints=tuple(
-        endpoint
+        each
         for version in VERSIONS
-        for endpoint in (
+        for each in (
             json_endpoint(f"/{version}/{_NAMED}:generateContent", streams="never"),
-            Endpoint(
-                f"/{version}/{_NAMED}:streamGenerateContent",
-                HEARTBEAT,
-                "always",
-                query="alt=sse",
-                model_prefix=MODEL_PREFIX,
-            ),
+            endpoint(f"/{version}/{_NAMED}:streamGenerateContent", HEARTBEAT, "always", query="alt=sse"),
             json_endpoint(
-                f"/{version}/{_NAMED}:streamGenerateContent",
-                b"\r\n",  # blanks may stand anywhere in an array
-                "always",
-                JSON_ARRAY,
-                "application/json",
+                f"/{version}/{_NAMED}:streamGenerateContent", BLANKS, "always", JSON_ARRAY, "application/json"
             ),
         )
     ),

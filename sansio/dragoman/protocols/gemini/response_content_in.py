@@ -7,6 +7,8 @@ one part, unless the client has requested pieces. A signature becomes reasoning 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import count
 
 import msgspec
 
@@ -61,16 +63,11 @@ class Blocks(msgspec.Struct):
 
     context: ResponseContext
     model: str = ""
-    _blocks: int = -1
-    _calls: int = -1
-
-    def next(self) -> int:
-        self._blocks += 1
-        return self._blocks
+    numbers: Iterator[int] = msgspec.field(default_factory=count)
+    _calls: Iterator[int] = msgspec.field(default_factory=count)
 
     def next_call_id(self) -> str:
-        self._calls += 1
-        return f"call_{self.context.id}_{self._calls}"
+        return f"call_{self.context.id}_{next(self._calls)}"
 
 
 # Arguments in pieces.
@@ -113,15 +110,12 @@ class PartialArguments(msgspec.Struct):
     def _put(self, path: list[str | int], value: JSON) -> None:
         holder: JSON = self.value
         for step, after in zip(path, [*path[1:], None], strict=True):
-            if type(step) is int:
-                if type(holder) is not list or step > len(holder):
-                    raise unreadable_response("a piece of a function call's arguments is out of place")
-                if step == len(holder):
-                    holder.append(None)
-            elif type(holder) is not dict:
-                raise unreadable_response("a piece of a function call's arguments is out of place")
-            else:
+            if type(step) is str and type(holder) is dict:
                 holder.setdefault(step, None)
+            elif type(step) is int and type(holder) is list and step == len(holder):
+                holder.append(None)
+            elif type(step) is not int or type(holder) is not list or step > len(holder):
+                raise unreadable_response("a piece of a function call's arguments is out of place")
             if after is None:
                 holder[step] = value
             elif holder[step] is None:
@@ -265,7 +259,7 @@ class CandidateReader(msgspec.Struct):
         self._start(kind, out)
 
     def _start(self, kind: BlockKind, out: list[Event], tool: events.ToolHead | None = None) -> None:
-        self.block = self._blocks.next()
+        self.block = next(self._blocks.numbers)
         path = f"{self._path}/content/parts/{max(self._parts, 0)}"
         out.append(events.BlockStarted(self.block, kind, self.index, tool, path=path))
 
@@ -356,18 +350,13 @@ class CandidateReader(msgspec.Struct):
 
     def _opaque(self) -> list[Event]:
         """Return the parts for which other protocols have no or another place: the search, and the rest as it came."""
-        if self._same_protocol:
-            members = {**self._metadata, **self._extra}
-            return [
-                events.Opaque(
-                    NAME, "candidate", {name: value}, f"{self._path}/{name}", self.index, round_trip=False
-                )
-                for name, value in members.items()
-            ]
-        return [
-            events.Opaque(NAME, name, value, f"{self._path}/{name}", self.index, False, _search(name, value))
-            for name, value in self._metadata.items()
-        ]
+        out: list[Event] = []
+        for name, value in {**self._metadata, **self._extra}.items():
+            kind, native, search = name, value, _search(name, value)
+            if self._same_protocol:
+                kind, native, search = "candidate", {name: value}, None
+            out.append(events.Opaque(NAME, kind, native, f"{self._path}/{name}", self.index, False, search))
+        return out
 
     # --- the end ------------------------------------------------------------------------------------------
 
@@ -448,11 +437,11 @@ def _characters(offsets: Offsets, segment: JSONObject) -> tuple[int | None, int 
     return offsets.to_characters(start), offsets.to_characters(end)
 
 
-def _search(name: str, value: JSONObject) -> events.Search | None:
+def _search(name: str, value: JSON) -> events.Search | None:
     """Return queries and sources of a web search, None for all else."""
-    queries = value.get("webSearchQueries")
+    queries = value.get("webSearchQueries") if name == "groundingMetadata" else None
     texts = [each for each in queries if type(each) is str] if type(queries) is list else []
-    if name != "groundingMetadata" or not texts:
+    if not texts:
         return None
     pages = [chunk.get("web") for chunk in objects(value.get("groundingChunks"))]
     sources = [

@@ -31,10 +31,13 @@ MODEL_PREFIX = (
 # "data: {}" is the only heartbeat that google-genai, Gemini CLI and LangChain survive: a comment ends their stream with
 # an error (google-genai 3.4.0, @google/genai 1.30 and langchain-google-genai 4.4.2, tried on 2026-11-23).
 HEARTBEAT = b"data: {}\r\n\r\n"
+BLANKS = b"\r\n"  # which may stand anywhere in an array
+
+endpoint = partial(Endpoint, model_prefix=MODEL_PREFIX)
 
 # Where a response is JSON. "Supported values are json (default), media, proto, sse" (docs.cloud.google.com/apis/docs/
 # system-parameters, read 2026-11-29).
-json_endpoint = partial(Endpoint, query="alt=json", query_optional=True, model_prefix=MODEL_PREFIX)
+json_endpoint = partial(endpoint, query="alt=json", query_optional=True)
 
 # A count takes `contents` only, or a whole request in one member (google-genai 3.4.0, CountTokensConfig).
 TOKEN_COUNT = TokenCount(
