@@ -81,11 +81,13 @@ class FunctionTool(Node, frozen=True, gc=False):
     deferred: bool | None = None
     examples: list[JSON] | None = None
 
-    @property
-    def full_description(self) -> str | None:
-        """The description and the examples, for protocols that have no place for these."""
-        examples = ["Examples of its input:", *map(encode_text, self.examples)] if self.examples else []
-        return "\n\n".join(filter(None, (self.description, "\n".join(examples)))) or self.description
+    def described(self, ledger: Ledger) -> str | None:
+        """Return the description with the examples, for protocols that have no place for these."""
+        if not self.examples:
+            return self.description
+        ledger.altered(f"{self.path}/input_examples", "added to the tool's description")
+        examples = "\n".join(["Examples of its input:", *map(encode_text, self.examples)])
+        return f"{self.description}\n\n{examples}" if self.description else examples
 
 
 @final

@@ -115,6 +115,7 @@ _MESSAGE_PARTS: tuple[tuple[tuple[str, ...], frozenset[ErrorKind] | None, ErrorK
             "maximum context",
             "too_many_prompt_tokens",
             "length of all messages is too long",
+            "input token count",  # Google: ... "exceeds the maximum number of tokens allowed" (recorded)
         ),
         frozenset({ErrorKind.INVALID_REQUEST, ErrorKind.TOO_LARGE, ErrorKind.UNPROCESSABLE}),
         ErrorKind.CONTEXT_LENGTH,

@@ -59,8 +59,6 @@ _DAY = "PerDay"
 # A day's quota is reset at midnight in California, and RetryInfo is about the minute's.
 _DAY_DELAY_S = 3600.0
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s")
-# "The input token count (1250074) exceeds the maximum number of tokens allowed (1048576)." (recorded)
-_TOO_LONG = re.compile(r"input token count .* exceeds")
 
 
 def read_error(status: int, body: bytes) -> WireError:
@@ -87,36 +85,28 @@ def parse_error(body: JSONObject, status: int | None) -> WireError:
     message = message[:MAX_MESSAGE]
     name = text_or_none(error.get("status"))
     known = STATUS_BY_NAME.get(name or "", status)
-    kind = ErrorKind.SERVER if known is None else kind_of_status(known)
+    kind = kind_from_message(ErrorKind.SERVER if known is None else kind_of_status(known), message)
     details = objects(error.get("details"))
-    kind = _kind_of_details(kind, details, message)
+    reasons = [found for detail in details if (found := text_or_none(detail.get("reason")))]
+    if "API_KEY_INVALID" in reasons:
+        kind = ErrorKind.AUTHENTICATION  # with status 400
+    elif kind is ErrorKind.RATE_LIMIT and _NO_QUOTA.search(message):
+        kind = ErrorKind.BILLING
     quotas = [str(each.get("quotaId")) for detail in details for each in objects(detail.get("violations"))]
     durations = [_DURATION.fullmatch(str(detail.get("retryDelay"))) for detail in details]
     delays = [float(found[1]) for found in durations if found is not None]
     if any(_DAY in quota for quota in quotas):
         delays = [_DAY_DELAY_S]
     violation = next((each for detail in details for each in objects(detail.get("fieldViolations"))), {})
-    reason = next((found for detail in details if (found := text_or_none(detail.get("reason")))), None)
     return WireError(
         kind,
         message,
         status=status,
-        code=reason,
+        code=reasons[0] if reasons else None,
         type=name,
         param=text_or_none(violation.get("field")),
         retry_after_s=delays[0] if delays else None,
     )
-
-
-def _kind_of_details(kind: ErrorKind, details: list[JSONObject], message: str) -> ErrorKind:
-    reasons = [detail.get("reason") for detail in details]
-    if "API_KEY_INVALID" in reasons:
-        return ErrorKind.AUTHENTICATION  # with status 400
-    if kind is ErrorKind.RATE_LIMIT:
-        return ErrorKind.BILLING if _NO_QUOTA.search(message) else kind
-    if kind is ErrorKind.INVALID_REQUEST and _TOO_LONG.search(message):
-        return ErrorKind.CONTEXT_LENGTH
-    return kind_from_message(kind, message)
 
 
 def is_native_error(body: bytes) -> bool:

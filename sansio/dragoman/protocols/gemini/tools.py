@@ -166,9 +166,7 @@ def write_tools(request: Request, capabilities: Capabilities, out: JSONObject, l
 
 def _write_function(tool: FunctionTool, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
     body: JSONObject = {"name": tool.name}
-    description = tool.full_description
-    if tool.examples:
-        ledger.altered(f"{tool.path}/input_examples", "added to the tool's description")
+    description = tool.described(ledger)
     if description is not None:
         body["description"] = description
     if tool.deferred:

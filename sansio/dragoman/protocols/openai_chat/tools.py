@@ -207,8 +207,7 @@ def _write_tool(tool: FunctionTool | CustomTool, ledger: Ledger) -> JSONObject:
             inner["format"] = {"type": "grammar", "grammar": grammar}
         return body
     if tool.examples:
-        inner["description"] = tool.full_description
-        ledger.altered(f"{tool.path}/input_examples", "added to the tool's description")
+        inner["description"] = tool.described(ledger)
     if tool.deferred:
         ledger.altered(
             f"{tool.path}/defer_loading", "the tool is sent immediately: Chat Completions has no tool search"

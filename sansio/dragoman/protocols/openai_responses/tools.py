@@ -328,8 +328,7 @@ def _write_function(tool: FunctionTool, native: bool, ledger: Ledger) -> JSONObj
             "the tool is sent immediately: without a tool search it would never be found",
         )
     if tool.examples:
-        out["description"] = tool.full_description
-        ledger.altered(f"{tool.path}/input_examples", "added to the tool's description")
+        out["description"] = tool.described(ledger)
     return out
 
 
