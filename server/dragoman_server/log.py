@@ -43,7 +43,7 @@ MAX_REPEATS = 20
 REPEAT_WINDOW_S = 10.0
 
 
-class RequestRecord(msgspec.Struct):
+class RequestRecord(msgspec.Struct, omit_defaults=True):
     """The fields of one request's log line. Times are seconds. None: the request did not get that far.
 
     Attributes:
@@ -79,7 +79,7 @@ class RequestRecord(msgspec.Struct):
     background: bool | None = None
     status: int | None = None
     upstream_status: int | None = None
-    outcome: str = "open"
+    outcome: str = msgspec.field(default_factory=lambda: "open")  # so that it is never omitted
     upstream_completed: bool | None = None
     error: str | None = None
     error_kind: str | None = None
@@ -112,20 +112,13 @@ class RequestRecord(msgspec.Struct):
 
     def as_dict(self) -> dict[str, object]:
         """Return the known fields, times rounded to a tenth of a millisecond, money to a millionth of a cent."""
-        known: dict[str, object] = {}
-        for name in _FIELDS:
-            value = getattr(self, name)
-            if value is None or value == []:
-                continue
-            if isinstance(value, float):
-                value = round(value, 4 if name.endswith("_s") else 8)
-            elif isinstance(value, str) and len(value) > _MAX_TEXT_LENGTH:
-                value = shorten(value)
-            known[name] = value
+        known: dict[str, object] = msgspec.to_builtins(self)
+        for name, value in known.items():
+            if type(value) is float:
+                known[name] = round(value, 4 if name.endswith("_s") else 8)
+            elif type(value) is str and len(value) > _MAX_TEXT_LENGTH:
+                known[name] = shorten(value)
         return known
-
-
-_FIELDS = RequestRecord.__struct_fields__
 
 
 def log_request(record: RequestRecord) -> dict[str, object] | None:
@@ -177,7 +170,16 @@ def _format_second(second: int, form: str) -> str:
     return f"{text[:-2]}:{text[-2:]}" if form == "%z" else text
 
 
-_encode = json.JSONEncoder(ensure_ascii=True, default=str).encode
+_encode_utf8 = msgspec.json.Encoder(enc_hook=str).encode
+_encode_ascii = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), default=str).encode
+
+
+def _encode(line: object) -> str:
+    """Return JSON in ASCII. Nearly all lines need no escapes for that, and msgspec makes none."""
+    try:
+        return _encode_utf8(line).decode("ascii")
+    except UnicodeError:  # also of half a surrogate pair
+        return _encode_ascii(line)
 
 
 class JSONFormatter(_Formatter):
@@ -328,14 +330,21 @@ class _Handler(logging.StreamHandler[TextIO]):
     def emit(self, record: logging.LogRecord) -> None:
         if record.created - self._since >= REPEAT_WINDOW_S:
             for left_out in self._left_out():
-                super().emit(left_out)
+                self._write(left_out)
             self._since = record.created
         if record.name not in _UNLIMITED:
             kind = _LineKind.of(record)
             self._repeats[kind] += 1
             if self._repeats[kind] > MAX_REPEATS:
                 return
-        super().emit(record)
+        self._write(record)
+
+    def _write(self, record: logging.LogRecord) -> None:
+        try:
+            self.stream.write(f"{self.format(record)}\n")
+            self.stream.flush()
+        except Exception:
+            self.handleError(record)
 
     def close(self) -> None:
         """Write the counts of lines left out so far, because the process ends."""
