@@ -21,11 +21,6 @@ from dragoman_server.settings.fields import NONE, is_optional
 from dragoman_server.settings.patterns import matches
 from dragoman_server.settings.upstreams import AUTO_VERSION, NEWEST_VERSION
 
-# Clients choose model names, so there may be any number of them, and of any length. Vendors' names have up to a hundred
-# characters, names of files with weights a few more.
-_MAX_CACHED = 1024
-_MAX_CACHED_NAME = 256
-
 
 def capabilities_for(
     settings: Settings, upstream: UpstreamSettings, model: str, protocol: UpstreamSpec | None = None
@@ -35,15 +30,9 @@ def capabilities_for(
     model: by its name there. protocol: that requests use, by default the preferred one.
     """
     protocol = protocol or UPSTREAMS[upstream.protocol]
-    if len(model) > _MAX_CACHED_NAME:
-        return _resolve(settings, upstream, model, protocol)
-    key = upstream.name, model, protocol.name
-    found = settings.resolved_capabilities.get(key)
-    if found is None:
-        if len(settings.resolved_capabilities) >= _MAX_CACHED:
-            settings.resolved_capabilities.clear()
-        found = settings.resolved_capabilities[key] = _resolve(settings, upstream, model, protocol)
-    return found
+    key = "capabilities", upstream.name, model, protocol.name
+    found: Capabilities | None = settings.resolved.get(key)
+    return found or settings.resolved.keep(key, _resolve(settings, upstream, model, protocol))
 
 
 class KnownCapability(msgspec.Struct, frozen=True):

@@ -102,6 +102,12 @@ def filter_chat_models(models: Iterable[str]) -> Iterator[str]:
 
 def deciding_upstream(settings: Settings, model: str) -> UpstreamSettings | None:
     """Return the upstream whose list decides where the name leads, None if no list is needed."""
+    key = "deciding upstream", model
+    found: tuple[UpstreamSettings | None] | None = settings.resolved.get(key)
+    return (found or settings.resolved.keep(key, (_deciding_upstream(settings, model),)))[0]
+
+
+def _deciding_upstream(settings: Settings, model: str) -> UpstreamSettings | None:
     if _alias(settings, model) or _named(settings, model):
         return None
     guessed = _guessed(settings, model)

@@ -1,6 +1,7 @@
 """Where the requests for a model go: upstream, model there, protocol and accounts."""
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -61,6 +62,30 @@ def find_destinations(
     Raises RemoteProtocolError if there is no model, RequestRefused (404) for one that no upstream serves.
     """
     model = model or _default_model(settings, client)
+    key = "destinations", client.name, model
+    found: _Found | None = settings.resolved.get(key)
+    # A list that was not fetched again is the same object.
+    if found is None or found.upstreams is not upstreams or found.listed != listed:
+        chain = _find_destinations(settings, client, model, upstreams, listed)
+        found = settings.resolved.keep(key, _Found(upstreams, dict(listed), chain))
+    return found.chain
+
+
+class _Found(NamedTuple):
+    """Where a model leads, and what that depends on."""
+
+    upstreams: Mapping[str, UpstreamSpec]
+    listed: routes.ListedModels
+    chain: tuple[Destination, ...]
+
+
+def _find_destinations(
+    settings: Settings,
+    client: ProtocolSpec,
+    model: str,
+    upstreams: Mapping[str, UpstreamSpec],
+    listed: routes.ListedModels,
+) -> tuple[Destination, ...]:
     chain = routes.resolve_chain(settings, client.name, model, listed)
     if isinstance(chain, routes.UnknownModel):
         raise RequestRefused(chain.message, status=404, path="/model", code="model_not_found")

@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta
 
-from dragoman import Capabilities
 from dragoman_server.policy.attempts import MAX_ATTEMPTS
 from dragoman_server.settings.capabilities import ModelCapabilitySettings
 from dragoman_server.settings.clients import AwsKey, ClientKey, Group
@@ -282,6 +281,26 @@ class ServerSettings:
         return self.certfile is not None and self.keyfile is not None
 
 
+# Clients choose model names, so there may be any number of them, and of any length. Vendors' names have up to a hundred
+# characters, names of files with weights a few more.
+_MAX_RESOLVED = 2048
+_MAX_RESOLVED_NAME = 256
+
+Value = TypeVar("Value")
+
+
+class ResolvedNames(dict[tuple[str, ...], Any]):
+    """What the settings say about names that requests have had so far. The first part of a key says of what it is."""
+
+    def keep(self, key: tuple[str, ...], value: Value) -> Value:
+        """Keep a result, if its names are not long, and return it."""
+        if max(map(len, key)) <= _MAX_RESOLVED_NAME:
+            if len(self) >= _MAX_RESOLVED:
+                self.clear()
+            self[key] = value
+        return value
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """Everything that is configured, checked. Raises ValueError for a client key of an unknown group.
@@ -292,7 +311,7 @@ class Settings:
             of which the first is used that speaks the client's protocol.
         proxies: The environment's, because their URLs may contain credentials to mask.
         origins: The origins by dotted key; a key without an entry has its default value.
-        resolved_capabilities: The results of `capabilities.resolve` so far, by upstream, model and protocol.
+        resolved: What was found for names so far.
     """
 
     server: ServerSettings = field(default_factory=ServerSettings)
@@ -308,9 +327,7 @@ class Settings:
     rules: tuple[RuleSettings, ...] = ()
     proxies: tuple[Secret, ...] = ()
     origins: Mapping[str, ValueOrigin] = field(default_factory=dict, repr=False, compare=False)
-    resolved_capabilities: dict[tuple[str, str, str], Capabilities] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    resolved: ResolvedNames = field(default_factory=ResolvedNames, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         keys = tuple(key.in_group_of(self.groups_by_name) for key in self.client_keys)

@@ -9,7 +9,6 @@ import pytest
 import rows
 
 from dragoman import UPSTREAMS, Capabilities
-from dragoman_server.capabilities import resolve
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES, normalized_model_name
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.capabilities.resolve import capabilities_for
@@ -19,6 +18,7 @@ from dragoman_server.settings import (
     Settings,
     UpstreamSettings,
     capability_settings,
+    server,
     settings_of,
 )
 from dragoman_server.settings.upstreams import SIMULATOR_UPSTREAM
@@ -190,11 +190,11 @@ def test_resolved_capabilities_are_cached_and_bounded(monkeypatch: pytest.Monkey
     one = upstream()
     settings = Settings(upstreams=(one,))
     assert capabilities_for(settings, one, "m") is capabilities_for(settings, one, "m")
-    assert dataclasses.replace(settings, upstreams=()).resolved_capabilities == {}
-    monkeypatch.setattr(resolve, "_MAX_CACHED", 3)
+    assert dataclasses.replace(settings, upstreams=()).resolved == {}
+    monkeypatch.setattr(server, "_MAX_RESOLVED", 3)
     for number in range(10):
         capabilities_for(settings, one, f"m{number}")
-        assert len(settings.resolved_capabilities) <= 3
+        assert len(settings.resolved) <= 3
     long = "claude-" + "x" * 1_000_000
     assert capabilities_for(settings, one, long) == capabilities_for(settings, one, "claude-x")
-    assert all(len(model) < 20 for _, model, _ in settings.resolved_capabilities)
+    assert all(len(model) < 20 for _, _, model, _ in settings.resolved)

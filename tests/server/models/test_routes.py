@@ -21,6 +21,7 @@ from dragoman_server.models.routes import (
     model_ids,
     resolve,
 )
+from dragoman_server.proxying.destinations import Destination, find_destinations
 from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.upstreams import UPSTREAM_PROTOCOLS
 from dragoman_server.simulator import MODELS
@@ -112,6 +113,20 @@ MANY = Settings(
     ),
     models={"fast": "local/qwen3", "made-*-up": "sim/echo", "local/old": "openai/new"},
 )
+
+
+def test_destinations_are_found_once_for_a_name_until_a_list_changes() -> None:
+    settings = Settings(upstreams=(upstream("only", C),))
+    messages, lists = UPSTREAMS[M], {"only": {"qwen3": ModelInfo("qwen3")}}
+
+    def find() -> tuple[Destination, ...]:
+        return find_destinations(settings, messages, "claude-x", listed=lists)
+
+    first = find()
+    assert [to.target for to in first] == ["only/qwen3"]
+    assert find() is first
+    lists["only"] = {"qwen4": ModelInfo("qwen4")}
+    assert [to.target for to in find()] == ["only/qwen4"]
 
 
 def test_without_a_name_a_request_is_refused_and_without_the_simulator_its_names_are_not_listed() -> None:
