@@ -172,7 +172,13 @@ class ResponseTranslator(ResponseMachine):
                     self.usage = self.usage.updated(event)
                     self._pass(self._consistent_usage())
                 else:
-                    self._update_attributes(event)
+                    if type(event) is events.Started:
+                        self.upstream_model, self.upstream_id = event.model, event.id
+                    elif type(event) is events.Opaque:
+                        # One that need not come back (an unknown field of the first frame, say) is no content.
+                        self.committed = self.committed or event.round_trip or event.search is not None
+                    elif type(event) is not events.Failed:
+                        self.committed = True
                     of_first = not self._skipped and not getattr(event, "choice", 0)
                     if of_first or self._client.choices or not self._is_of_other_choice(event):
                         self._pass(event)
@@ -187,7 +193,8 @@ class ResponseTranslator(ResponseMachine):
 
     def _pass(self, event: Event) -> None:
         """Send an event through the stages to the sink, and note how the response ends."""
-        for staged in self._pipeline.send(event):
+        pipeline = self._pipeline
+        for staged in pipeline.send(event) if type(event) in pipeline.kinds else (event,):
             kind = type(staged)
             if kind is events.Ended:
                 self._estimate_usage()
@@ -221,15 +228,6 @@ class ResponseTranslator(ResponseMachine):
             LossCode.ESTIMATED, "/usage", "the upstream reported no usage: the figures are estimates"
         )
         self._sink.send(self._consistent_usage())
-
-    def _update_attributes(self, event: Event) -> None:
-        if type(event) is events.Started:
-            self.upstream_model, self.upstream_id = event.model, event.id
-        elif type(event) is events.Opaque:
-            # One that need not come back (an unknown field of the first frame, say) is no content.
-            self.committed = self.committed or event.round_trip or event.search is not None
-        elif type(event) is not events.Failed:
-            self.committed = True
 
     def _is_of_other_choice(self, event: Event) -> bool:
         """True if the client's protocol does not have the event's choice, which is recorded as a loss."""

@@ -8,17 +8,16 @@ tables is illegal, whatever made the event.
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 from typing import get_args
 
 from dragoman._ir import events
-from dragoman._ir.events import BlockKind, Event
+from dragoman._ir.events import BlockKind, Event, IdentityEnum
 from dragoman._ir.fast_path import Delta
 from dragoman._wire.exceptions import LocalProtocolError, ProtocolError
 from dragoman._wire.limits import ANNOTATIONS, BLOCKS, OPAQUE_VALUES, CountLimit
 
 
-class ResponseState(Enum):
+class ResponseState(IdentityEnum):
     """The state of a response."""
 
     IDLE = "idle"

@@ -17,7 +17,13 @@ from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSON, JSONObject
 
 
-class BlockKind(Enum):
+class IdentityEnum(Enum):
+    """An Enum whose members are found in sets and dictionaries without a call of Python."""
+
+    __hash__ = object.__hash__
+
+
+class BlockKind(IdentityEnum):
     """The kind of content of a block."""
 
     TEXT = "text"
@@ -26,21 +32,21 @@ class BlockKind(Enum):
     TOOL_CALL = "tool_call"
 
 
-class ToolKind(Enum):
+class ToolKind(IdentityEnum):
     """How a tool is called: with a JSON object, or with free text (OpenAI's custom tools)."""
 
     FUNCTION = "function"
     CUSTOM = "custom"
 
 
-class ReasoningForm(Enum):
+class ReasoningForm(IdentityEnum):
     """Reasoning as the model wrote it, or a summary of it. Responses distinguishes them."""
 
     FULL = "full"
     SUMMARY = "summary"
 
 
-class StopReason(Enum):
+class StopReason(IdentityEnum):
     """Why the model stopped. Each protocol has its names in `STOP_REASONS` and `STOP_REASON_NAMES` of its `tables`.
 
     A new one may belong into TRUNCATING_STOP_REASONS, and into LOSSY_STOP_REASONS of protocols that do not have it.
@@ -339,6 +345,8 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
         Some servers count reasoning apart from the output, and clients that subtract it would get negative numbers.
         """
         cached, written, reasoning = self.cached, self.cache_write, self.reasoning
+        if cached is None and written is None and reasoning is None:
+            return self
         if self.input is not None:
             cached = None if cached is None else min(cached, self.input)
             written = None if written is None else min(written, self.input - (cached or 0))
@@ -354,12 +362,15 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
 
     def updated(self, later: Usage) -> Usage:
         """Return these figures, replaced by the known figures of `later`."""
+        if self == _UNKNOWN:
+            return later
         known = {name: value for name, value in msgspec.structs.asdict(later).items() if value is not None}
         if later.extra is not None:
             known["extra"] = {**(self.extra or {}), **later.extra}
         return msgspec.structs.replace(self, **known)
 
 
+_UNKNOWN = Usage()
 _FIGURES = ("input", "output", "cached", "cache_write", "reasoning", "searches")
 
 

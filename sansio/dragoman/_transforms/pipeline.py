@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from dragoman._ir.events import Event
+from dragoman._ir.events import EVENTS, Event
 from dragoman._ir.losses import Ledger
 from dragoman._transforms.cache_key import add_cache_key
 from dragoman._transforms.compaction import CompactionStage, request_summary
@@ -67,17 +67,22 @@ class Stage(Protocol):
         """Return the events that take the place of a legal event."""
 
 
+# Of the stages that any response may have.
+_USUAL_KINDS = SignatureStage.kinds | ToolCallStage.kinds | ReasoningCacheStage.kinds
+
+
 class Pipeline:
     """The stages that one response needs.
 
     Attributes:
         needs_text: A stage needs TextDelta and ReasoningDelta. If none does, `calls` is the only stage that changes an
             ArgumentsDelta.
+        kinds: The types of events that a stage takes. The others need not be sent.
         calls: The stage of tool calls.
         reasoning_cache: The stage that collects reasoning for the cache, or None.
     """
 
-    __slots__ = ("_stages", "calls", "needs_text", "reasoning_cache")
+    __slots__ = ("_stages", "calls", "kinds", "needs_text", "reasoning_cache")
 
     def __init__(
         self,
@@ -101,6 +106,7 @@ class Pipeline:
             stages.append(OutputCheckStage(undo.unenforced_format, undo.unenforced_choice, ledger))
         if undo.compacts:
             stages.append(CompactionStage())
+        self.kinds = _USUAL_KINDS if len(stages) == 2 else EVENTS
         if self.reasoning_cache is not None:
             stages.append(self.reasoning_cache)
         self._stages: Sequence[Stage] = stages

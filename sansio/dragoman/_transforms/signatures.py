@@ -97,11 +97,11 @@ class SignatureStage(msgspec.Struct):
     kinds = frozenset({BlockStarted, SignatureDelta, Opaque})
 
     def send(self, event: Event) -> Sequence[Event]:
-        if isinstance(event, BlockStarted) and event.phase is not None:
+        if type(event) is BlockStarted and event.phase is not None:
             return self._phase(event, event.phase)
-        if isinstance(event, SignatureDelta) and self._model:
+        if type(event) is SignatureDelta and self._model:
             return (SignatureDelta(event.block, self._marked(event.signature)),)
-        if isinstance(event, Opaque) and event.origin != self._client.name:
+        if type(event) is Opaque and event.origin != self._client.name:
             return self._signature(event)
         return (event,)
 

@@ -70,14 +70,14 @@ class ToolCallStage:
         self._calls: dict[int, _OpenToolCall] = {}
 
     def send(self, event: Event) -> Sequence[Event]:
-        if isinstance(event, ArgumentsDelta):
+        if type(event) is ArgumentsDelta:
             filled = self.fill(event.block, [event.text])
             return (
                 (event,) if filled == [event.text] else [ArgumentsDelta(event.block, each) for each in filled]
             )
-        if isinstance(event, BlockStarted) and event.tool is not None:
+        if type(event) is BlockStarted and event.tool is not None:
             return (self._start(event, event.tool),)
-        if isinstance(event, BlockEnded) and event.block in self._calls:
+        if type(event) is BlockEnded and event.block in self._calls:
             return self._end(event)
         return (event,)
 
