@@ -20,7 +20,7 @@ class Changes:
 
     def wait(self) -> Awaitable[None]:
         """Return an awaitable for the next change. Await it immediately."""
-        loop = _loop_of_task()
+        loop = loop_of_task()
         if loop is not None:
             # An anyio.Event takes eighteen calls and a KiB on asyncio.
             future, waiting = loop.create_future(), self._futures or []
@@ -42,6 +42,28 @@ class Changes:
         if self._next is not None:
             self._next.set()
             self._next = None
+
+
+class Flag:
+    """An event, for what is asked much more often than awaited.
+
+    Attributes:
+        is_set: set() was called.
+    """
+
+    __slots__ = ("_changes", "is_set")
+
+    def __init__(self) -> None:
+        self.is_set = False
+        self._changes = Changes()
+
+    def set(self) -> None:
+        self.is_set = True
+        self._changes.note()
+
+    async def wait(self) -> None:
+        while not self.is_set:
+            await self._changes.wait()
 
 
 class Lock:
@@ -67,8 +89,8 @@ class Lock:
         self._changes.note()
 
 
-def _loop_of_task() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop of the running task, None for a task of trio, also where asyncio is the host of trio."""
+def loop_of_task() -> asyncio.AbstractEventLoop | None:
+    """Return asyncio's loop of the running task, None for a task of trio, also where asyncio is the host of trio."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:

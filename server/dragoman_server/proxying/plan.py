@@ -24,7 +24,7 @@ from dragoman.codec import (
     fill_path,
 )
 from dragoman.document import ReasoningLookup, Request
-from dragoman_server.capabilities.cloud_apis import cloud_api_of
+from dragoman_server.capabilities.cloud_apis import CloudApi, cloud_api_of
 from dragoman_server.capabilities.resolve import capabilities_for, known_capabilities
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.log import DECISIONS, log_decision
@@ -158,7 +158,7 @@ class Plan(msgspec.Struct, frozen=True):
     def call(self) -> UpstreamCall:
         """The call to the upstream, without credentials."""
         framing = self.destination.upstream.framing if self.streams else SSE
-        return UpstreamCall("POST", self.url, self.headers, self.body, framing)
+        return UpstreamCall("POST", self.base_url + self.path, self.headers, self.body, framing)
 
     def at_path(self, path: str, member: str) -> "Plan":
         """Return the plan with another path than the one that creates responses. It never streams.
@@ -325,10 +325,11 @@ class Planner:
         signer = make_signer(self.settings.server.secret)
         endpoint = self.endpoint or self.client.endpoints[0]
         streams = endpoint.streams_if(self._head.stream)
-        translated = self._translate(to, endpoint, signer, signed_reasoning)
-        headers = self._headers(to, translated, stream=streams)
+        api, policy = cloud_api_of(to.settings), self._policy(to)
+        translated = self._translate(to, endpoint, api, policy, signer, signed_reasoning)
+        headers = self._headers(to, api, translated, stream=streams)
         path = to.upstream.path_for(to.upstream_model, stream=streams)
-        if (api := cloud_api_of(to.settings)) is not None and api.routes:
+        if api is not None and api.routes:
             fill_path(MODEL_IN_PATH, to.upstream_model)  # its host puts the model into the path
         if (translated.relayed or translated.rewritten) and self.query in _RELAYED_QUERY:
             path = with_query(path, self.query)
@@ -363,21 +364,20 @@ class Planner:
         )
         if self.change is not None:
             plan = self.change(plan)
-        plan.losses.enforce(self._policy(to))  # with those that only the gateway knows
+        plan.losses.enforce(policy)  # with those that only the gateway knows
         if DECISIONS.isEnabledFor(logging.DEBUG):
             self._log_plan(plan)
         return plan
 
     def _headers(
-        self, to: Destination, translated: dragoman.TranslatedRequest, *, stream: bool
+        self, to: Destination, api: CloudApi | None, translated: dragoman.TranslatedRequest, *, stream: bool
     ) -> HeaderList:
         """Return the headers of the upstream request, with the betas that it has."""
         headers = upstream_request_headers(
             to.settings, to.upstream, self.client, self.headers, stream=stream, needed=translated.headers
         )
-        if to.upstream.list_headers:
+        if lists := to.upstream.list_headers:
             left_out = self.refused_members.get(to.settings.name, to.upstream_model, self.now)
-            lists, api = to.upstream.list_headers, cloud_api_of(to.settings)
             headers = fit_betas(headers, lists, to.settings, api, left_out, translated.losses)
         return headers
 
@@ -412,7 +412,13 @@ class Planner:
         log_losses(self.id, "request", plan.losses)
 
     def _translate(
-        self, destination: Destination, endpoint: Endpoint, signer: dragoman.Signer, signed_reasoning: bool
+        self,
+        destination: Destination,
+        endpoint: Endpoint,
+        api: CloudApi | None,
+        policy: dragoman.LossPolicy,
+        signer: dragoman.Signer,
+        signed_reasoning: bool,
     ) -> dragoman.TranslatedRequest:
         settings, upstream = destination.settings, destination.upstream
         model = destination.upstream_model
@@ -425,18 +431,15 @@ class Planner:
                 max_output_tokens=capabilities.max_output_tokens or listed.largest_limit,
                 context_window=capabilities.context_window or listed.context,
             )
-        api = cloud_api_of(settings)
-        left_out = (
-            *self.refused_members.get(settings.name, model, self.now),
-            *(api.refuses if api else ()),
-        )
-        if lacking := [name for name in left_out if name in upstream.refusals]:
+        known = api.refuses if api else ()
+        left_out = (*self.refused_members.get(settings.name, model, self.now), *known)
+        if left_out and (lacking := [name for name in left_out if name in upstream.refusals]):
             capabilities = msgspec.structs.replace(capabilities, **dict.fromkeys(lacking, False))
         translator = dragoman.RequestTranslator(
             client=self.client,
             upstream=upstream,
             capabilities=capabilities,
-            policy=self._policy(destination),
+            policy=policy,
             signer=signer,
             max_fan_out=MAX_FAN_OUT,
             endpoint=endpoint,
@@ -466,6 +469,9 @@ def log_losses(id: str, of: str, losses: Iterable[dragoman.Loss]) -> None:
             )
 
 
+_POLICIES = {policy.value: policy for policy in dragoman.LossPolicy}
+
+
 def _policy(
     settings: Settings, upstream: UpstreamSettings, key: ClientKey | None, requested: str | None
 ) -> dragoman.LossPolicy:
@@ -474,7 +480,7 @@ def _policy(
     requested: the value of the client's header. Raises RemoteProtocolError.
     """
     key_policy = None if key is None else key.loss_policy
-    configured = dragoman.LossPolicy(key_policy or upstream.loss_policy or settings.server.loss_policy)
+    configured = _POLICIES[key_policy or upstream.loss_policy or settings.server.loss_policy]
     if requested is None:
         return configured
     try:

@@ -23,7 +23,8 @@ def record_end(
     first_content_s: float | None,
 ) -> None:
     """Put the end of a request into its record. first_content_s: of the response that the client got."""
-    record.losses = [f"{loss.code.value} {loss.path}" for loss in plan.losses]
+    if plan.losses:
+        record.losses = [f"{loss.code.value} {loss.path}" for loss in plan.losses]
     if machine is not None:
         _record_response(record, machine, first_content_s)
         # In this order, because the check of a class is slow.
@@ -42,13 +43,14 @@ def _record_response(record: RequestRecord, machine: ResponseMachine, first_cont
     first_byte_s = record.first_byte_s
     if first_content_s is not None and first_byte_s is not None and first_content_s > first_byte_s:
         record.first_content_s = first_content_s
-    record.losses += [f"{loss.code.value} answer:{loss.path}" for loss in machine.losses]
-    log_losses(record.id, "response", machine.losses)
+    if machine.losses:
+        record.losses += [f"{loss.code.value} answer:{loss.path}" for loss in machine.losses]
+        log_losses(record.id, "response", machine.losses)
+        if any(loss.code is LossCode.ESTIMATED for loss in machine.losses):
+            record.estimated = True
     usage = machine.usage
     record.input_tokens, record.output_tokens = usage.input, usage.output
     record.cached_tokens, record.cache_write_tokens = usage.cached, usage.cache_write
     record.cache_write_1h_tokens, record.reasoning_tokens = usage.cache_write_1h, usage.reasoning
     if usage.input and usage.cached is not None:
         record.cached_share = round(min(usage.cached / usage.input, 1.0), 3)
-    if any(loss.code is LossCode.ESTIMATED for loss in machine.losses):
-        record.estimated = True

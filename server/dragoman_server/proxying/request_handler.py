@@ -397,9 +397,10 @@ class RequestHandler:
 
     def _follow(self, attempt: Attempt) -> None:
         """Make this the attempt that the request's plan and log line are about."""
-        self._plan = self._request.plan = attempt.plan
         self._record.account, self._record.upstream_status = attempt.account.id, attempt.status
-        record_destination(self._record, attempt.plan.destination)
+        if self._plan is not attempt.plan:
+            self._plan = self._request.plan = attempt.plan
+            record_destination(self._record, attempt.plan.destination)
 
     def _cancel_others(self, attempt: Attempt) -> None:
         for account, scope in self._scopes.items():
@@ -476,11 +477,10 @@ class RequestHandler:
 
     def _headers(self, response_losses: Ledger | None = None) -> HeaderList:
         """Return the headers of every response: the upstream's limits and id, and the losses."""
-        losses = loss_header(self._plan.losses, response_losses)
-        return [
-            *(self._upstream_headers or request_id_headers(self._plan.id)),
-            *((name, self._plan.scrub(value)) for name, value in losses),
-        ]
+        headers = [*(self._upstream_headers or request_id_headers(self._plan.id))]
+        for name, value in loss_header(self._plan.losses, response_losses):
+            headers.append((name, self._plan.scrub(value)))
+        return headers
 
     def _stream_head(self) -> tuple[int, list[tuple[bytes, bytes]]]:
         winner = self._winner

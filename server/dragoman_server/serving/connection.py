@@ -18,7 +18,7 @@ from anyio import TaskHandle
 from starlette.types import ASGIApp, Message
 
 from dragoman_server.platform.cancellation import return_if_cancelled
-from dragoman_server.platform.changes import Lock
+from dragoman_server.platform.changes import Flag, Lock
 from dragoman_server.platform.clock import event_loop_clock
 from dragoman_server.serving.http1 import HTTP1
 from dragoman_server.serving.http2 import HTTP2
@@ -74,7 +74,7 @@ class WorkerContext:
     state: dict[str, Any]
     tls: ssl.SSLContext | None = None
     requests: set[Request] = field(default_factory=set)
-    terminated: anyio.Event = field(default_factory=anyio.Event)
+    terminated: Flag = field(default_factory=Flag)
     time: Callable[[], float] = field(default_factory=event_loop_clock)
     connections: "dict[Connection, None]" = field(default_factory=dict)
     idle: dict[object, Callable[[], None]] = field(default_factory=dict)
@@ -109,8 +109,8 @@ class Connection:
         self.apps: AppTasks
         # Only around waits for bytes, so it never interrupts a write. Between two it is the last one's.
         self._reading = anyio.CancelScope()
-        # For reading. That of the scope may be earlier, which costs less than to move it.
-        self._deadline = math.inf
+        # For reading. That of the scope, the second one, may be earlier, which costs less than to move it.
+        self._deadline = self._scope_deadline = math.inf
         self._ended = False  # nothing more is read
         self._closed = False  # nothing more is written
         self._linger_s = LINGER_S
@@ -183,8 +183,8 @@ class Connection:
         set_idle(True) sets it to the time that a connection may be idle; set_idle(False) removes it.
         """
         self._deadline = math.inf if seconds is None else self.worker.time() + seconds
-        if self._deadline < self._reading.deadline:
-            self._reading.deadline = self._deadline
+        if self._deadline < self._scope_deadline:
+            self._reading.deadline = self._scope_deadline = self._deadline
 
     def set_idle(self, idle: bool) -> None:
         """Note that no request is open, or that one is."""
@@ -198,7 +198,7 @@ class Connection:
             # hypercorn 0.18 asyncio/tcp_server.py:73, trio/tcp_server.py:96: a task sleeps that long, and keeps the
             # socket although the client has left.
             self.read_within(KEEP_ALIVE_S)
-            if self.worker.terminated.is_set():
+            if self.worker.terminated.is_set:
                 self.end()
 
     # Reading.
@@ -207,6 +207,7 @@ class Connection:
         """Pass the client's bytes to the protocol until either side ends the connection."""
         while not self._ended:
             data, is_behind = b"", False
+            self._scope_deadline = self._deadline
             self._reading = anyio.CancelScope(deadline=self._deadline)
             with self._reading:
                 try:

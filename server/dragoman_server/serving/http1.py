@@ -167,7 +167,7 @@ class HTTP1:
 
     @property
     def _is_stopping(self) -> bool:
-        return self._transport.worker.terminated.is_set()
+        return self._transport.worker.terminated.is_set
 
     def _close_stream(self) -> None:
         stream, self._stream = self._stream, None
@@ -228,7 +228,7 @@ class HTTP1:
         if b"upgrade" in fields and is_handshake(method, version, fields):
             handshake = read_upgrade(headers)
         self._response = Http1Response(version, method, headers)
-        if (parts := request_head.split_absolute_form(target)) is not None:
+        if not target.startswith(b"/") and (parts := request_head.split_absolute_form(target)) is not None:
             # "the origin server MUST ignore the received Host header field (if any) and instead replace it with the
             # host information of the request-target" -- RFC 9112, 3.2.2
             authority, target = parts

@@ -111,9 +111,8 @@ def _plain(headers: Headers) -> PlainHeaders:
 
 
 def _connection_options(headers: Headers) -> set[bytes]:
-    values = [value for name, value in headers if name.lower() == b"connection"]
-    return (
-        {option.strip(b" \t") for option in b",".join(values).lower().split(b",")} - {b""}
-        if values
-        else set()
-    )
+    options: set[bytes] = set()
+    for name, value in headers:
+        if len(name) == 10 and name.lower() == b"connection":
+            options.update(option.strip(b" \t") for option in value.lower().split(b","))
+    return options - {b""} if options else options

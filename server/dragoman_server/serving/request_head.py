@@ -198,7 +198,7 @@ def _check_host(values: Mapping[bytes, Sequence[bytes]], target: bytes, minor: i
     hosts = [*values.get(b"host", ())]
     if len(hosts) > 1 or (minor == 1 and not hosts):
         raise _malformed("it needs exactly one Host header")
-    if (absolute := split_absolute_form(target)) is not None:
+    if not target.startswith(b"/") and (absolute := split_absolute_form(target)) is not None:
         hosts.append(absolute[0])
     if not all(map(_HOST.fullmatch, hosts)):
         raise _malformed("its Host is not a host and a port")

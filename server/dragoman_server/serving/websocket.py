@@ -253,7 +253,7 @@ class WebSocket:
     async def _app_ended(self) -> None:
         if self._phase is _Phase.OPEN:
             # It was cancelled by a stop, or has forgotten the Close, or failed.
-            stopping = self._worker.terminated.is_set()
+            stopping = self._worker.terminated.is_set
             self._begin_close(SERVICE_RESTART if stopping else INTERNAL_ERROR, "")
         elif not self.closed and self._phase is not _Phase.CLOSING:
             if self._phase is _Phase.HANDSHAKE:

@@ -67,7 +67,10 @@ class LengthBody(BodyDecoder):
     __slots__ = ("_length", "_remaining")
 
     def __init__(self, length: int) -> None:
-        super().__init__()
+        self.error, self.unused = (
+            None,
+            b"",
+        )  # without a call of the base, because each message has such a body
         self._length = self._remaining = length
         self.complete = length == 0
 

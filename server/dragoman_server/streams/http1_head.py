@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Sequence, Set
-from typing import NamedTuple
+from itertools import chain
+
+import msgspec
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -15,7 +17,7 @@ _NAMES = re.compile(rb"(?:%b\n)*+" % TOKEN)
 _VALUES = re.compile(rb"(?:(?:[^\0\s](?:[^\0\n\r\f\v]*[^\0\s])?)?\n)*+")
 
 
-class PlainHeaders(NamedTuple):
+class PlainHeaders(msgspec.Struct, frozen=True):
     """Headers that h11 would write as they are.
 
     Attributes:
@@ -31,8 +33,9 @@ class PlainHeaders(NamedTuple):
 
 def plain_headers(headers: Headers, unusual: Set[bytes]) -> PlainHeaders | None:
     """Return the headers as they are written, None if h11 has to do that. unusual: names that it reads or moves."""
-    values, count = [value for _, value in headers], len(headers)
-    all_names = b"\n".join([*[name for name, _ in headers], b""]).lower()
+    count = len(headers)
+    of_names, values = zip(*headers, strict=True) if headers else ((), ())
+    all_names = b"\n".join([*of_names, b""]).lower()
     all_values = b"\n".join([*values, b""])
     names = all_names.split(b"\n")[:-1]
     if (
@@ -44,4 +47,4 @@ def plain_headers(headers: Headers, unusual: Set[bytes]) -> PlainHeaders | None:
     ):
         return None
     length = values[names.index(b"content-length")] if b"content-length" in names else None
-    return PlainHeaders(names, length, b"".join([b"%b: %b\r\n" % header for header in headers]))
+    return PlainHeaders(names, length, b"%b: %b\r\n" * count % tuple(chain.from_iterable(headers)))

@@ -103,12 +103,19 @@ class UpstreamResponse:
         return f"<UpstreamResponse {self.status} from {self._where}>"
 
     async def __aenter__(self) -> Self:
-        proxy = self._proxy or _env_proxy(self._request.url.parsed, self._client._env_proxies)
+        proxy, of_environment = self._proxy, self._client._env_proxies
+        if proxy is None and of_environment:
+            proxy = _env_proxy(self._request.url.parsed, of_environment)
         transport = self._client._transport_for(proxy, self._where)
         self.status, raw_headers, self._body = await transport.send(self._request)
-        headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in raw_headers]
+        headers: list[tuple[str, str]] = []
+        coding: list[str] = []
+        for raw_name, raw_value in raw_headers:
+            name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+            headers.append((name, value))
+            if name == "content-encoding":
+                coding.append(value)
         try:
-            coding = [value for name, value in headers if name == "content-encoding"]
             if coding:
                 self._decoder = decoder_for(",".join(coding), ratio=_MAX_RATIO)
         except CodingError as error:

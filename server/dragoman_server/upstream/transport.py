@@ -313,7 +313,7 @@ async def _send_and_read_head(
     """
     where, timeout = request.url.where, request.timeouts.write_s
     exchange = Http1Exchange(request.method)
-    early, content = _EarlyResponse(exchange), request.content
+    early, content = None, request.content
     write_error: str | None = None  # as text: the traceback of an exception refers to this frame
     try:
         length = len(content) if isinstance(content, bytes) else content.length
@@ -322,6 +322,7 @@ async def _send_and_read_head(
             await stream.send_all(head + content, timeout)
         else:
             await stream.send_all(head, timeout)
+            early = _EarlyResponse(exchange)
             await early.read_while_sending(stream, content, timeout)
     except RequestError as error:
         raise errors.UpstreamRequestInvalid(f"{where}: {error}") from None
@@ -333,8 +334,9 @@ async def _send_and_read_head(
     except OSError as error:
         # A server may refuse a request without reading all of it: there may be a response.
         write_error = _reason(error)
-    response = early.head or await _read_head(request, exchange, stream, time, write_error, race_s)
-    is_in_step = write_error is None and early.head is None
+    response = None if early is None else early.head
+    is_in_step = write_error is None and response is None
+    response = response or await _read_head(request, exchange, stream, time, write_error, race_s)
     return response if is_in_step else msgspec.structs.replace(response, keep_alive=False)
 
 

@@ -194,7 +194,8 @@ def request_id_headers(gateway_id: str, upstream_id: str | None = None) -> Heade
     gateway_id: the gateway's id of the request. upstream_id: see request_id_of().
     """
     request_id = gateway_id if upstream_id is None else upstream_id
-    return [*[(name, request_id) for name in REQUEST_ID_HEADERS], ("dragoman-request-id", gateway_id)]
+    first, second = REQUEST_ID_HEADERS
+    return [(first, request_id), (second, request_id), ("dragoman-request-id", gateway_id)]
 
 
 def loss_header(of_request: Ledger, of_response: Ledger | None = None) -> HeaderList:
@@ -202,10 +203,10 @@ def loss_header(of_request: Ledger, of_response: Ledger | None = None) -> Header
 
     Paths are places in the client's body, or after `answer:` in the upstream's response.
     """
+    if not of_request and not of_response:
+        return []
     entries = [f"{loss.code.value}={ascii(loss.path)[1:-1]}" for loss in of_request]
     entries += [f"{loss.code.value}=answer:{ascii(loss.path)[1:-1]}" for loss in of_response or ()]
-    if not entries:
-        return []
     text = f"{len(of_request) + len(of_response or ())}"
     for number, entry in enumerate(entries):
         more = f"{', ' if number else '; '}{entry}"
