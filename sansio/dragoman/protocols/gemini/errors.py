@@ -44,6 +44,8 @@ STATUS_BY_NAME = {
     "UNAVAILABLE": 503,
     "DEADLINE_EXCEEDED": 504,
 }
+# Names that say less than the status: where there is a status, it gives the kind.
+_GENERIC_NAMES = frozenset({"INVALID_ARGUMENT", "FAILED_PRECONDITION", "INTERNAL", "UNKNOWN"})
 _NAMES = {
     **{status: name for name, status in reversed(STATUS_BY_NAME.items())},
     408: "DEADLINE_EXCEEDED",
@@ -85,6 +87,8 @@ def parse_error(body: JSONObject, status: int | None) -> WireError:
     message = message[:MAX_MESSAGE]
     name = text_or_none(error.get("status"))
     known = STATUS_BY_NAME.get(name or "", status)
+    if name in _GENERIC_NAMES and status is not None:
+        known = status
     kind = kind_from_message(ErrorKind.SERVER if known is None else kind_of_status(known), message)
     details = objects(error.get("details"))
     reasons = [found for detail in details if (found := text_or_none(detail.get("reason")))]
