@@ -25,7 +25,8 @@ def translate_error(
     """Translate an upstream's error response for the client.
 
     Returns the status and the body for the client, and the error for logs and retries. Between equal protocols the
-    upstream's own bytes are kept, if a client of the protocol can read them.
+    upstream's own bytes are kept, if a client of the protocol can read them and the status, which Gemini's repeat, is
+    valid.
 
     Args:
         status: of the upstream's response.
@@ -37,7 +38,8 @@ def translate_error(
             The client's body gets them where its protocol has a place for it.
     """
     client, upstream = client_spec(client), upstream_spec(upstream)
-    if status > _LAST_STATUS:
+    valid = status <= _LAST_STATUS
+    if not valid:
         # Whatever the body says, so that each protocol's client gets the same.
         status = 502
         error = msgspec.structs.replace(upstream.read_error(status, body), kind=KIND_BY_STATUS[status])
@@ -45,7 +47,7 @@ def translate_error(
         error = upstream.read_error(status, body)
     if retry_after_s is not None:
         error = msgspec.structs.replace(error, retry_after_s=retry_after_s)
-    if upstream.name == client.name and upstream.is_native_error(body):
+    if valid and upstream.name == client.name and upstream.is_native_error(body):
         return status, body, error
     status, body = client.write_error(error, request_id)
     return status, body, error
