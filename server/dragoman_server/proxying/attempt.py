@@ -433,7 +433,7 @@ class Attempt:
         if status < 400:
             failure = self._failure(upstream_errors.redirect_error(plan.destination.settings, status))
             target = upstream_errors.without_secrets(dict(self.raw_headers).get("location", ""))
-            base_url = plan.scrub(target.removesuffix(plan.path))
+            base_url = plan.scrub(target.removesuffix(plan.path.partition("?")[0]))
             cause = f"{failure.cause} {status} to {base_url}: put that into base_url"
             return replace(failure, cause=cause)
         meant_status = host_of(plan.destination.settings).meant_status
