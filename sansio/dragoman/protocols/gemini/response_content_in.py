@@ -202,26 +202,20 @@ class CandidateReader(msgspec.Struct):
         kind = next((name for name in DATA_MEMBERS if part.get(name) is not None), None)
         signature = text_or_none(part.get(SIGNATURE))
         if kind == "functionCall" and type(part[kind]) is dict:
-            self._note(part, starts="name" in part[kind])
             self._read_call(part[kind], signature, out)
-            return
-        if kind == "text" and type(part["text"]) is str:
-            reads = _REASONING if part.get("thought") is True else _TEXT
-            self._note(part, starts=not part["text"] or self._kind is not reads)
+        elif kind == "text" and type(part["text"]) is str:
             self._read_text(part, part["text"], signature, out)
+        else:
+            self._end_block(out)
+            if kind is None and signature is not None and part.keys() <= {SIGNATURE, "thought"}:
+                self._sign({**part, "text": ""}, out)
+            elif part:
+                self._parts += 1
+                path = f"{self._path}/content/parts/{self._parts}"
+                self._written = True
+                out.append(events.Opaque(NAME, kind or next(iter(part)), part, path, self.index))
             return
-        self._end_block(out)
-        if kind is None and signature is not None and part.keys() <= {SIGNATURE, "thought"}:
-            self._sign({**part, "text": ""}, out)
-        elif part:
-            self._parts += 1
-            path = f"{self._path}/content/parts/{self._parts}"
-            self._written = True
-            out.append(events.Opaque(NAME, kind or next(iter(part)), part, path, self.index))
-
-    def _note(self, part: JSONObject, *, starts: bool) -> None:
-        number = self._parts + 1 if starts else max(self._parts, 0)
-        note_unread(part, PART_SHAPE, self._path, self._ledger, ("content", "parts", number))
+        note_unread(part, PART_SHAPE, self._path, self._ledger, ("content", "parts", max(self._parts, 0)))
 
     # --- text and thoughts --------------------------------------------------------------------------------
 
@@ -251,14 +245,14 @@ class CandidateReader(msgspec.Struct):
         self._sign({SIGNED: "text", SIGNATURE: signature} if signs_text else {**part, "text": text}, out)
 
     def _open(self, kind: BlockKind, out: list[Event]) -> None:
-        """Open a block of this kind."""
-        self._end_block(out)
-        self._kind = kind
+        """Open a block of this kind, for a part."""
         self.texts = []
         self._parts += 1
         self._start(kind, out)
 
     def _start(self, kind: BlockKind, out: list[Event], tool: events.ToolHead | None = None) -> None:
+        self._end_block(out)
+        self._kind = kind
         self.block = next(self._blocks.numbers)
         path = f"{self._path}/content/parts/{max(self._parts, 0)}"
         out.append(events.BlockStarted(self.block, kind, self.index, tool, path=path))
@@ -267,15 +261,15 @@ class CandidateReader(msgspec.Struct):
         """Sign the open thoughts, or add reasoning without text that has the signature."""
         signature = Signature(NAME, native, self._blocks.model)
         if self._kind is not _REASONING:
-            self._end_block(out)
             self._start(_REASONING, out)
-            self._kind = _REASONING
         out.append(events.SignatureDelta(self.block, signature))
         self._end_block(out)
 
     def _end_block(self, out: list[Event], *, complete: bool = True) -> None:
         if self._args is not None:
-            self._end_call(self._args, out, complete=complete)
+            text, self._args = encode_text(self._args.value), None
+            # What was cut off must not look complete.
+            out.append(events.ArgumentsDelta(self.block, text if complete or text == "{}" else text[:-1]))
         if self._kind is not None:
             out.append(events.BlockEnded(self.block, complete))
             self._kind = None
@@ -285,18 +279,14 @@ class CandidateReader(msgspec.Struct):
     def _read_call(self, call: JSONObject, signature: str | None, out: list[Event]) -> None:
         name = call.get("name")
         if type(name) is str and name:
-            if self._kind is not _REASONING:
-                self._end_block(out)
             self._parts += 1
             if signature is not None:
                 self._sign({SIGNED: "functionCall", SIGNATURE: signature}, out)
-            self._end_block(out)
             name = name.removeprefix(_NAME_PREFIX)
             self._called.add(name)
             self._written = True
             call_id = text_or_none(call.get("id")) or self._blocks.next_call_id()
             self._start(BlockKind.TOOL_CALL, out, events.ToolHead(call_id, name))
-            self._kind = BlockKind.TOOL_CALL
             self._args = PartialArguments()
         if self._args is None:
             if call:
@@ -304,15 +294,7 @@ class CandidateReader(msgspec.Struct):
             return
         self._args.add(call)
         if call.get("willContinue") is not True:
-            self._end_call(self._args, out)
-
-    def _end_call(self, arguments: PartialArguments, out: list[Event], *, complete: bool = True) -> None:
-        self._args = None
-        text = encode_text(arguments.value)
-        # What was cut off must not look complete.
-        out.append(events.ArgumentsDelta(self.block, text if complete or text == "{}" else text[:-1]))
-        out.append(events.BlockEnded(self.block, complete))
-        self._kind = None
+            self._end_block(out)
 
     # --- side data ----------------------------------------------------------------------------------------
 
@@ -365,11 +347,14 @@ class CandidateReader(msgspec.Struct):
         native = self.finish_reason or ""
         reason = STOP_REASONS.get(native)
         declared = self._called and self._called <= self._blocks.context.undo.declared
-        if native in ERROR_FINISH_REASONS or (reason is StopReason.TOOL_USE and not declared):
-            return self._failed(native)
+        if (
+            native in ERROR_FINISH_REASONS
+            or (reason is StopReason.TOOL_USE and not declared)
+            or (reason is None and not self._written)
+        ):
+            message = self._message or f"the upstream stopped with finishReason {native}"
+            return Failed(WireError(ErrorKind.SERVER, message, code=native.lower()))
         if reason is None:
-            if not self._written:
-                return self._failed(native)
             self._ledger.altered(
                 f"{self._path}/finishReason",
                 "a finish reason without a counterpart was read as the end of the turn",
@@ -392,10 +377,6 @@ class CandidateReader(msgspec.Struct):
         out.append(events.Stopped(reason, native, self.index, explanation=explanation))
         return None
 
-    def _failed(self, native: str) -> Failed:
-        message = self._message or f"the upstream stopped with finishReason {native}"
-        return Failed(WireError(ErrorKind.SERVER, message, code=native.lower()))
-
 
 def _token(token: JSONObject) -> JSONObject:
     logprob = read_number(token.get("logProbability") or 0)
@@ -411,17 +392,15 @@ def _token(token: JSONObject) -> JSONObject:
 def _cited(metadata: JSONObject) -> list[tuple[JSONObject, JSONObject, JSONObject]]:
     """Return each citation as it came, its source, and its place in the text."""
     grounding, citations = metadata.get("groundingMetadata") or {}, metadata.get("citationMetadata") or {}
-    chunks = grounding.get("groundingChunks")
-    sources = [each for each in chunks if type(each) is dict] if type(chunks) is list else []
+    sources = objects(grounding.get("groundingChunks"))
     found: list[tuple[JSONObject, JSONObject, JSONObject]] = []
     for support in objects(grounding.get("groundingSupports")):
-        segment = support.get("segment")
+        place = next(iter(objects(support.get("segment"))), {})
         indices = support.get("groundingChunkIndices")
         for index in indices if type(indices) is list else ():
             number = read_count(index)
             if number is not None and number < len(sources):
                 source = next((each for each in sources[number].values() if type(each) is dict), {})
-                place = segment if type(segment) is dict else {}
                 found.append(({**sources[number], "segment": place}, source, place))
     for name in ("citationSources", "citations"):
         for each in objects(citations.get(name)):
@@ -443,10 +422,10 @@ def _search(name: str, value: JSON) -> events.Search | None:
     texts = [each for each in queries if type(each) is str] if type(queries) is list else []
     if not texts:
         return None
-    pages = [chunk.get("web") for chunk in objects(value.get("groundingChunks"))]
     sources = [
         events.Source(page["uri"], text_or_none(page.get("title")))
-        for page in pages
-        if type(page) is dict and text_or_none(page.get("uri"))
+        for chunk in objects(value.get("groundingChunks"))
+        for page in objects(chunk.get("web"))
+        if text_or_none(page.get("uri"))
     ]
     return events.Search(tuple(texts), tuple(sources))

@@ -46,10 +46,10 @@ class Sources(msgspec.Struct):
             self._source(source.url, source.title)
 
     def _source(self, url: str, title: str | None) -> int:
-        if url not in self._numbers:
-            self._numbers[url] = len(self._chunks)
+        number = self._numbers.setdefault(url, len(self._chunks))
+        if number == len(self._chunks):
             self._chunks.append({"web": {"uri": url, "title": title or url}})
-        return self._numbers[url]
+        return number
 
     def cite(self, url: str, annotation: events.Annotation, text: str, offsets: Offsets, part: int) -> None:
         """Add a citation. Its place counts bytes of UTF-8 in the part."""
@@ -109,7 +109,12 @@ class CandidateWriter(msgspec.Struct):
         if isinstance(block, events.Compacted):
             self.text(block.text)
         elif isinstance(block, Opaque):
-            self._opaque(block)
+            if block.origin != NAME:
+                self._sources.search(block.search or events.Search(()))
+            elif block.kind == "candidate":
+                self.members.update(block.native)
+            else:
+                self._add(block.native)
         elif block.tool is not None:
             self._call(block.tool, block.text, block.complete)
         else:
@@ -121,16 +126,6 @@ class CandidateWriter(msgspec.Struct):
                 self._sign(block.signature)
             if block.annotations:
                 self._cite(block)
-
-    def _opaque(self, event: Opaque) -> None:
-        """Add a part of this protocol as it came, members of the candidate, or another protocol's search."""
-        if event.origin == NAME:
-            if event.kind == "candidate":
-                self.members.update(event.native)
-            else:
-                self._add(event.native)
-        elif event.search is not None:
-            self._sources.search(event.search)
 
     def _sign(self, signature: Signature) -> None:
         """Keep a signature for the part that it belongs to, or that carries it."""
