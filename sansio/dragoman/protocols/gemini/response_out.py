@@ -217,10 +217,7 @@ class ResponseWriter:
 
     def identity(self, response_id: str) -> JSONObject:
         """Return the members that every chunk has."""
-        return {
-            "modelVersion": self._context.model,
-            "responseId": self._context.response_id("", response_id),
-        }
+        return {"modelVersion": self._context.model, "responseId": self._context.response_id("", response_id)}
 
     def end(self, response: AssembledResponse, logprobs: dict[int, list[JSON]]) -> JSONObject:
         """Return the response with the parts that are not written yet, and all ends."""

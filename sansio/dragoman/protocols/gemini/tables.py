@@ -119,10 +119,7 @@ STOP_REASON_NAMES: dict[StopReason, str] = {
 LOSSY_STOP_REASONS = frozenset({StopReason.PAUSE, StopReason.COMPACTION})
 # What the model wrote cannot be used: never an empty success (CLIProxyAPI#1100, read 2026-11-22).
 ERROR_FINISH_REASONS = frozenset(
-    {
-        *("MALFORMED_FUNCTION_CALL", "TOO_MANY_TOOL_CALLS", "MISSING_THOUGHT_SIGNATURE"),
-        "MALFORMED_RESPONSE",
-    }
+    {*("MALFORMED_FUNCTION_CALL", "TOO_MANY_TOOL_CALLS", "MISSING_THOUGHT_SIGNATURE"), "MALFORMED_RESPONSE"}
 )
 
 # Reasoning.
@@ -132,14 +129,7 @@ LEVELS = ("minimal", "low", "medium", "high", "xhigh")
 # Those that every model with levels has (ai.google.dev/gemini-api/docs/thinking, read 2026-11-22).
 LEVELS_OF_ALL = ("low", "medium", "high")
 # Effort -> budget of models that have budgets: the steps of the vendor's own layer for Chat Completions.
-EFFORT_BUDGETS = {
-    "minimal": 1024,
-    "low": 1024,
-    "medium": 8192,
-    "high": 24576,
-    "xhigh": 24576,
-    "max": 24576,
-}
+EFFORT_BUDGETS = {"minimal": 1024, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576, "max": 24576}
 # The least budget of gemini-2.5-pro, whose reasoning cannot be disabled.
 LEAST_BUDGET = 128
 # A budget that the model chooses.
