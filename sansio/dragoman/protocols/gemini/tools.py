@@ -24,8 +24,7 @@ from dragoman._ir.tools import (
     ToolRef,
     WebSearch,
 )
-from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSON, JSONObject, leaves, wrong_type
+from dragoman._wire.json import JSON, JSONObject, invalid_value, leaves, wrong_type
 from dragoman.protocols.gemini.capabilities import GeminiCapabilities as Capabilities
 from dragoman.protocols.gemini.checks import CHECKS, objects
 from dragoman.protocols.gemini.schemas import json_schema, openapi_schema
@@ -99,11 +98,7 @@ def read_tool_choice(body: JSONObject, tools: list[Tool]) -> tuple[ToolChoice | 
     allowed = CHECKS.optional(config, "allowedFunctionNames", _CHOICE_PATH, ARRAY) or []
     mode = MODES.get((name or "AUTO").upper())
     if mode is None:
-        raise RemoteProtocolError(
-            f"toolConfig.functionCallingConfig.mode must be one of {', '.join(MODES)}",
-            path=f"{_CHOICE_PATH}/mode",
-            code="invalid_value",
-        )
+        raise invalid_value(f"{_CHOICE_PATH}/mode", f"one of {', '.join(MODES)}")
     if name is not None and name.upper() == "VALIDATED":
         tools = [
             msgspec.structs.replace(tool, strict=True) if type(tool) is FunctionTool else tool
