@@ -7,9 +7,11 @@ JSON Schema, which has no unknown keywords: at the first one in `parameters` the
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from dragoman._ir.losses import Ledger, Loss, LossCode, child
 from dragoman._ir.shape import pointer
-from dragoman._wire.json import JSON, JSONObject, encode_text, objects_in, read_number
+from dragoman._wire.json import JSON, JSONObject, decode, encode, encode_text, objects_in, read_number
 from dragoman._wire.json_schema import inline_references
 from dragoman.protocols.gemini.shapes import by_snake_case
 
@@ -35,12 +37,33 @@ _KEYWORDS = {
 }
 
 
-def json_schema(schema: JSON, path: str, repairs: list[Loss], inside: tuple[str | int, ...] = ()) -> JSON:
-    """Return the schema at a path, of either dialect, as JSON Schema.
+# A place in a schema.
+_Place = tuple[str | int, ...]
+# In bytes. A longer schema is converted in each request.
+_KEPT = 4096
 
-    repairs: collects what it loses. inside: the place in that schema.
+
+def json_schema(schema: JSON, path: str, repairs: list[Loss]) -> JSON:
+    """Return the schema at a path, of either dialect, as JSON Schema. repairs: collects what it loses.
+
     Gemini CLI 0.61.0 writes types in capitals in `responseJsonSchema` too.
     """
+    text = encode(schema)
+    converted, lost = (_converted if len(text) <= _KEPT else _converted.__wrapped__)(text)
+    for place in lost:
+        detail = "the order of properties: JSON Schema has none"
+        repairs.append(Loss(LossCode.ALTERED, pointer(path, place), detail))
+    return schema if converted == text else decode(converted)
+
+
+@lru_cache(maxsize=256)  # clients send the same tools with each request
+def _converted(schema: bytes) -> tuple[bytes, list[_Place]]:
+    """Return a schema as JSON Schema, and the places of what it loses."""
+    lost: list[_Place] = []
+    return encode(_as_json_schema(decode(schema), lost, ())), lost
+
+
+def _as_json_schema(schema: JSON, lost: list[_Place], inside: _Place) -> JSON:
     if type(schema) is not dict:
         return schema
     out: JSONObject = {}
@@ -56,21 +79,18 @@ def json_schema(schema: JSON, path: str, repairs: list[Loss], inside: tuple[str 
             out[name] = [_lower(each) for each in value] if type(value) is list else _lower(value)
         elif form == "map" and type(value) is dict:
             out[name] = {
-                each: json_schema(inner, path, repairs, (*inside, key, each)) for each, inner in value.items()
+                each: _as_json_schema(inner, lost, (*inside, key, each)) for each, inner in value.items()
             }
         elif form == "list" and type(value) is list:
-            out[name] = [
-                json_schema(each, path, repairs, (*inside, key, at)) for at, each in enumerate(value)
-            ]
+            out[name] = [_as_json_schema(each, lost, (*inside, key, at)) for at, each in enumerate(value)]
         elif form == "schema":
-            out[name] = json_schema(value, path, repairs, (*inside, key))
+            out[name] = _as_json_schema(value, lost, (*inside, key))
         elif form == "number":
             out[name] = read_number(value)  # an int64 in proto3 JSON
         elif form == "example":
             out["examples"] = [value]
         elif form == "propertyOrdering":
-            lost = "the order of properties: JSON Schema has none"
-            repairs.append(Loss(LossCode.ALTERED, pointer(path, (*inside, key)), lost))
+            lost.append((*inside, key))
         elif form != "nullable":
             out[name] = value
     if "nullable" in schema and schema["nullable"] is True and type(out.get("type")) is str:
