@@ -119,14 +119,15 @@ class ConversationReader(msgspec.Struct):
                 parts, name = content.get("parts"), content.get("role")
                 role = ROLES.get(name) if type(name) is str else None
                 if role is not None and type(parts) is list and len(parts) == 1:
-                    [part] = parts
+                    part = parts[0]
                     if type(part) is dict and len(part) == 1:
-                        text, self._has_calls = part.get("text"), False
-                        found: Part | None
+                        text = part.get("text")
                         if type(text) is str:
-                            found = Text(text, None, None, first, native=part)
-                        else:
-                            found = self._usual(part, first)
+                            read = (Text(text, None, None, first, native=part),)
+                            out.append(Message(role, read, path, native=content))
+                            continue
+                        self._has_calls = False
+                        found = self._usual(part, first)
                         if found is not None:
                             out.append(Message(role, (found,), path, native=content))
                             continue
