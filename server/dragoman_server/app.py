@@ -60,6 +60,7 @@ from dragoman_server.http.websocket import WebSocketConnection
 from dragoman_server.platform.task_group import BackgroundTaskGroup
 from dragoman_server.proxying.client_request import SCOPE_TURN, ClientDisconnected
 from dragoman_server.recordings.recorder import Recorder
+from dragoman_server.relayed.table import why_not_served
 from dragoman_server.settings import Settings
 from dragoman_server.settings.server import LOOPBACK_ORIGINS
 from dragoman_server.upstream.client import UpstreamClient
@@ -145,6 +146,8 @@ class _ConfiguredApp:
             for spec in self.gateway.protocols.values()
             if spec.websocket is not None and spec.websocket.endpoint.match(path) is not None
         ]
+        if (reason := why_not_served(path)) is not None:
+            raise RequestRefused(reason, status=404, code="unknown_url")
         if not (found and self.gateway.settings.server.websocket):
             # With this status Codex falls back to plain HTTP immediately.
             raise RequestRefused("this gateway does not speak WebSocket here; use HTTP POST", status=426)

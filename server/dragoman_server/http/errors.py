@@ -16,6 +16,7 @@ from dragoman.codec import ProtocolSpec, find_endpoint
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.auth import is_admin_path
 from dragoman_server.http.request import path_below_mount
+from dragoman_server.relayed.table import why_not_served
 from dragoman_server.wire.headers import BROWSER_HEADERS, request_id_headers
 from dragoman_server.wire.replies import Reply, error_reply, protocol_for_path, send_reply, suggest_base_url
 
@@ -43,7 +44,8 @@ class FallbackErrors:
         # Without a code, Chat clients would get the code for a model that does not exist.
         code = "unknown_url" if status == 404 else None
         if message == "Not Found":
-            message = f"there is nothing at this path; {self._hint(request)}"
+            reason = why_not_served(path_below_mount(request.scope))
+            message = reason or f"there is nothing at this path; {self._hint(request)}"
         elif status == 405:
             headers["Allow"] = ", ".join(allowed_methods(request.app.routes, request.scope))
             message = f"{request.method[:20]} is not allowed here; allowed: {headers['Allow']}"

@@ -69,13 +69,16 @@ class RelayedPlan(Plan, frozen=True, kw_only=True):
         return UpstreamCall(self.method, self.url, self.headers, content, least_read_s=slow)
 
     def stream_head(self, status: int | None, headers: Sequence[tuple[str, str]]) -> tuple[int, HeaderList]:
-        passed = [(name, value) for name, value in headers if name in _BODY_HEADERS]
+        # The length of what came is not that of what is sent, if a URL in it is another one.
+        kept = _BODY_HEADERS - {"content-length"} if self.row.url_member else _BODY_HEADERS
+        passed = [(name, value) for name, value in headers if name in kept]
         return status or 200, [*passed, *STREAM_HEADERS, *BROWSER_HEADERS, _SANDBOX]
 
     def response_machine(
         self, headers: Sequence[tuple[str, str]] = (), *, upstream_streams: bool
     ) -> RelayedBody:
-        return RelayedBody(media_type(headers), self.row.ends, has_ids=self.row.has_ids)
+        row = self.row
+        return RelayedBody(media_type(headers), row.ends, has_ids=row.has_ids, url_member=row.url_member)
 
 
 @dataclass(repr=False, eq=False, kw_only=True)

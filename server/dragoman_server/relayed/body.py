@@ -7,6 +7,7 @@ at its end.
 import json
 import re
 from collections.abc import Mapping
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -48,18 +49,29 @@ def ids_in_path(path: str) -> list[str]:
     return _ID_IN_PATH.findall(path)[:_MAX_IDS]
 
 
+# Bytes in which there may be the beginning of a member with a URL, up to the path.
+_MAX_ORIGIN_BYTES = 320
+
+
 class RelayedBody(ResponseMachine):
     """Relays one body. See ResponseMachine.
 
     Args:
         media_type: of the body.
-        ends, has_ids: see RelayedPath.
+        ends, has_ids, url_member: see RelayedPath.
 
     Attributes:
         units: What is billed besides tokens, by name.
     """
 
-    def __init__(self, media_type: str, ends: tuple[bytes, ...] = (), *, has_ids: bool = False) -> None:
+    def __init__(
+        self,
+        media_type: str,
+        ends: tuple[bytes, ...] = (),
+        *,
+        has_ids: bool = False,
+        url_member: str = "",
+    ) -> None:
         self.losses = Ledger()
         self.outcome = Outcome.OPEN
         self.units: dict[str, float] = {}
@@ -67,8 +79,10 @@ class RelayedBody(ResponseMachine):
         self._ends = ends if media_type == SSE else ()
         self._out: list[bytes] = []
         self._tail = b""
-        # The beginning of a body with ids. Its last byte is held, so that its client has no id before it is stored.
-        self._head: bytes | None = b"" if has_ids and media_type == JSON else None
+        is_json = media_type == JSON
+        self._origin = _origin_of(url_member) if url_member and is_json else None
+        # The beginning of a body with ids. Its end is held, so that its client has no id before it is stored.
+        self._head: bytes | None = b"" if has_ids and is_json else None
 
     def receive_data(self, data: bytes) -> None:
         """Take bytes of the upstream's body."""
@@ -93,9 +107,12 @@ class RelayedBody(ResponseMachine):
     def data_to_send(self) -> bytes:
         data = b"".join(self._out)
         self._out.clear()
+        held = 1
+        if self._origin is not None:
+            data, held = self._origin.sub(rb"\1", data), _MAX_ORIGIN_BYTES
         if self._head is not None and self.outcome is Outcome.OPEN:
-            self._out.append(data[-1:])
-            return data[:-1]
+            self._out.append(data[-held:])
+            return data[:-held]
         return data
 
     def heartbeat(self) -> bytes:
@@ -117,6 +134,12 @@ class RelayedBody(ResponseMachine):
             self.usage = Usage(input=int(found[0] or 0), output=int(found[1] or 0))
         elif self.units:
             self.usage = Usage(input=0, output=0)
+
+
+@cache
+def _origin_of(member: str) -> re.Pattern[bytes]:
+    """Return a pattern for a member and the origin of the URL that it is. Its group is what stays of that."""
+    return re.compile(rb'("%b"\s{0,8}:\s{0,8}")https?://[^"/\\]{1,255}(?=[/"])' % member.encode())
 
 
 def last_usage(tail: bytes) -> Mapping[str, float]:

@@ -68,6 +68,7 @@ class RelayedPath(msgspec.Struct, frozen=True, kw_only=True):
         is_slow: The first byte may take minutes, whatever `read_s` is.
         is_repeatable: After a request that got no response it may be sent again, although it may have been carried out.
         has_ids: Its answers have ids that only the account knows which made them.
+        url_member: A member of its answers that is a URL of theirs. It gets the path only, so that it leads back here.
         ends: One of them is near the end of every complete stream.
         words: A model with one of these in its name is probably for this.
     """
@@ -85,6 +86,7 @@ class RelayedPath(msgspec.Struct, frozen=True, kw_only=True):
     is_slow: bool = False
     is_repeatable: bool = True
     has_ids: bool = False
+    url_member: str = ""
     ends: tuple[bytes, ...] = ()
     words: tuple[str, ...] = ()
 
@@ -107,7 +109,10 @@ def _both(name: str) -> tuple[str, ...]:
 
 TABLE: tuple[RelayedPath, ...] = (
     RelayedPath(paths=("/v1/embeddings",), does="Embed texts", words=("embed",)),
-    RelayedPath(paths=("/v2/embed",), does="Embed texts (Cohere)"),
+    RelayedPath(paths=("/v2/embed", "/v1/embed"), does="Embed texts (Cohere)"),
+    RelayedPath(
+        paths=("/v1/multimodalembeddings", "/v1/contextualizedembeddings"), does="Embed texts (Voyage)"
+    ),
     RelayedPath(
         paths=("/v1beta/models/{model}:embedContent", "/v1beta/models/{model}:batchEmbedContents"),
         does="Embed texts (Google)",
@@ -141,7 +146,7 @@ TABLE: tuple[RelayedPath, ...] = (
             ("detokenize", "Return the text of tokens"),
         )
     ),
-    RelayedPath(paths=("/v1/ocr",), does="Read the text in a document"),
+    RelayedPath(paths=("/v1/ocr", "/v2/parse"), does="Read the text in a document"),
     RelayedPath(
         paths=("/v1/images/generations",),
         does="Generate images",
@@ -163,7 +168,7 @@ TABLE: tuple[RelayedPath, ...] = (
     ),
     *(
         RelayedPath(
-            paths=(f"/v1/audio/{name}",),
+            paths=paths,
             does=does,
             requests=(FORM,),
             answers=(JSON, "text/plain", SSE),
@@ -173,9 +178,13 @@ TABLE: tuple[RelayedPath, ...] = (
             ends=(b"transcript.text.done", b"[DONE]"),
             words=words,
         )
-        for name, does, words in (
-            ("transcriptions", "Transcribe speech", ("whisper", "transcribe")),
-            ("translations", "Translate speech into English", ("whisper",)),
+        for paths, does, words in (
+            (
+                ("/v1/audio/transcriptions", "/v2/audio/transcriptions"),
+                "Transcribe speech",
+                ("whisper", "transcribe"),
+            ),
+            (("/v1/audio/translations",), "Translate speech into English", ("whisper",)),
         )
     ),
     *(
@@ -260,6 +269,7 @@ TABLE += (
         vendors=ANTHROPIC,
         model=ModelPlace.REQUESTS,
         cost=Cost.LATER,
+        url_member="results_url",
     ),
     *(
         _by_id(
@@ -269,6 +279,7 @@ TABLE += (
             vendors=ANTHROPIC,
             model=ModelPlace.ID,
             answers=(answer,),
+            url_member="results_url",
         )
         for does, path, methods, answer in (
             ("List batches", "", _READS, JSON),
@@ -278,24 +289,30 @@ TABLE += (
         )
     ),
     _by_id("Make, change and read conversations", f"/v1/conversations{BELOW}", methods=_ALL),
+    _by_id("List stored chats", "/v1/chat/completions"),
+    _by_id("Return, change or delete a stored chat", "/v1/chat/completions/{id}", methods=_ALL),
+    _by_id("List the messages of a stored chat", "/v1/chat/completions/{id}/messages"),
     *(
         _by_id(
             does,
-            f"/v1/{name}{BELOW}",
+            f"/{name}{BELOW}",
             methods=_ALL,
             vendors=vendors,
             cost=Cost.LATER,
             max_bytes=512 * _MIB,
         )
         for name, does, vendors in (
-            ("videos", "Make videos", OPENAI),
-            ("containers", "Keep containers", OPENAI),
-            ("vector_stores", "Keep and search vector stores", OPENAI),
-            ("fine_tuning", "Train models", OPENAI),
-            ("evals", "Evaluate models", OPENAI),
-            ("assistants", "Keep assistants", OPENAI),
-            ("threads", "Run assistants in threads", OPENAI),
-            ("skills", "Keep skills", (*ANTHROPIC, *OPENAI)),
+            ("v1/videos", "Make videos", OPENAI),
+            ("v1/containers", "Keep containers", OPENAI),
+            ("v1/vector_stores", "Keep and search vector stores", OPENAI),
+            ("v1/fine_tuning", "Train models", OPENAI),
+            ("v1/evals", "Evaluate models", OPENAI),
+            ("v1/assistants", "Keep assistants", OPENAI),
+            ("v1/threads", "Run assistants in threads", OPENAI),
+            ("v1/skills", "Keep skills", (*ANTHROPIC, *OPENAI)),
+            ("v1/datasets", "Keep sets of data (Cohere)", OPENAI),
+            ("v1/embed-jobs", "Embed sets of data (Cohere)", OPENAI),
+            ("v2/batches", "Make and read batches (Cohere)", OPENAI),
         )
     ),
 )
@@ -339,6 +356,22 @@ def rule_for(rules: Mapping[str, tuple[str, ...]], path: str) -> tuple[str, ...]
 def is_served(path: str) -> bool:
     """True if something is relayed at a path, or it is below one."""
     return path in SERVED_PATHS or any(pattern.fullmatch(path) for pattern in _PATTERNS.values())
+
+
+# What is no request with a response, and so cannot be relayed: the paths, and all that is below.
+_SESSIONS: Mapping[str, str] = {
+    "/v1/realtime": "Realtime sessions",
+    "/v1/live": "Live sessions",
+    "/ws": "Live sessions",
+}
+
+
+def why_not_served(path: str) -> str | None:
+    """Return why nothing is relayed at a path, None if there is no special reason."""
+    for begin, name in _SESSIONS.items():
+        if path == begin or path.startswith(f"{begin}/"):
+            return f"{name} are not served by this gateway: connect to the vendor for them"
+    return None
 
 
 def endpoints_for(model: str) -> tuple[str, ...]:

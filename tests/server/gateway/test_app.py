@@ -247,7 +247,7 @@ SERVED = [
 
 
 METHODS: list[tuple[str, str, str, set[str]]] = [
-    ("GET", "/v1/chat/completions", CHAT, {"POST"}),
+    ("PUT", "/v1/chat/completions", CHAT, {"GET", "HEAD", "POST"}),
     ("GET", "/v1/messages", MESSAGES, {"POST"}),
     ("DELETE", "/v1/responses", RESPONSES, {"POST"}),
     ("POST", "/v1/models", CHAT, {"GET", "HEAD"}),
@@ -438,6 +438,7 @@ async def test_the_line_of_a_request_that_the_server_cancels(lines: LogLines) ->
 
 OPTIONS_PATHS: dict[str, set[str]] = {
     **{path: {"POST"} for path in PATHS.values()},
+    "/v1/chat/completions": {"GET", "HEAD", "POST"},
     "/v1/models": {"GET", "HEAD"},
     "/v1/responses/resp_1": {"GET", "HEAD", "DELETE"},
     "/v1/responses/compact": {"POST"},

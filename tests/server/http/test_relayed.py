@@ -110,6 +110,9 @@ def message(client: FakeClient) -> str:
         ("/v1/audio/speech", "up/s", "http://up.test/v1/audio/speech", "s"),
         ("/v1/ocr", "up/o", "http://up.test/v1/ocr", "o"),
         ("/v2/embed", "up/e", "http://up.test/v2/embed", "e"),
+        ("/v1/embed", "groq/e", "http://groq.test/openai/v1/embed", "e"),
+        ("/v2/parse", "groq/e", "http://groq.test/openai/v2/parse", "e"),
+        ("/v1/multimodalembeddings", "up/e", "http://up.test/v1/multimodalembeddings", "e"),
         *(
             (path, "up/r", f"http://up.test{path}", "r")
             for path in (
@@ -670,6 +673,21 @@ async def test_the_batches_of_messages_need_no_rule() -> None:
         assert (unknown.status, len(fake.sent)) == (404, 2)
 
 
+@pytest.mark.parametrize("size", [1, 7, 5000])
+@pytest.mark.parametrize(
+    "url", [b'"https://api.anthropic.com/v1/messages/batches/msgbatch_0123/results"', b"null", b'"/relative"']
+)
+async def test_the_url_of_a_batchs_results_leads_back_here(url: bytes, size: int) -> None:
+    """With an absolute one an SDK would send its client key to the vendor."""
+    text = b'{"data":[' + b'{"id":"msgbatch_0123","results_url" : %b,"x":"https://a.test/"},' * 9 + b"{}]}"
+    length = [("content-type", "application/json"), ("content-length", str(len(text % ((url,) * 9))))]
+    script = Script(pieces(text % ((url,) * 9), size), headers=length)
+    async with gateway(script, upstreams=BOTH) as (app, _):
+        client = await call(app, "/v1/messages/batches", method="GET", headers=MESSAGES)
+    assert client.body == text % ((url.replace(b"https://api.anthropic.com", b""),) * 9)
+    assert (client.finished, "content-length" in client.headers) == (True, False)
+
+
 GOOGLE = upstream("goog", "gemini", "http://goog.test")
 
 
@@ -797,6 +815,38 @@ async def test_a_keys_models_and_budget_apply(limits: Any, path: str, body: Any,
         assert (client.status, len(fake.sent)) == ((403, 0) if refusal else (200, 1)), client.body
         assert refusal in (message(client) if refusal else "")
         assert (await call(app, path, body)).status == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/v1/realtime", "Realtime sessions are not served"),
+        ("/v1/realtime/calls", "Realtime sessions are not served"),
+        ("/v1/live/sessions", "Live sessions are not served"),
+        (
+            "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent",
+            "Live sessions are not",
+        ),
+        ("/v1/realtimes", "there is nothing at this path"),
+        ("/v1/chat/completions/chatcmpl-1", 'below [endpoints]: "/v1/chat/completions" = "up"'),
+        ("/v1/chat/completions/chatcmpl-1/messages", 'below [endpoints]: "/v1/chat/completions" = "up"'),
+    ],
+)
+async def test_what_is_not_served_is_said(path: str, said: str) -> None:
+    async with gateway() as (app, fake):
+        client = await call(app, path, method="GET")
+        assert (client.status, said in message(client), fake.sent) == (404, True, []), client.body
+        assert check_error("openai_chat", client.status, client.body) == []
+
+
+async def test_a_session_is_refused_before_its_websocket_opens() -> None:
+    peer = FakeClient()
+    async with gateway() as (app, _):
+        scope = {**http_scope("/v1/realtime", query_string=b"model=m"), "type": "websocket"}
+        extensions: dict[str, Any] = {"websocket.http.response": {}}
+        await app({**scope, "extensions": extensions}, peer.receive, peer.send)
+    [head, body] = [each for _, each in peer.messages]
+    assert (head["status"], "Realtime sessions" in body["body"].decode()) == (404, True)
 
 
 @pytest.mark.parametrize("path", ["/v1/embeddings/x", "/v1/embeddings/", "/v3/rerank"])
