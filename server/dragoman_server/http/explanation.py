@@ -1,8 +1,10 @@
 """Explain a request as it would be served at its path: those of protocols and clouds, and of the other endpoints."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from dragoman import PROTOCOLS, UPSTREAMS, RemoteProtocolError, RequestHead, RequestRefused, peek
 from dragoman.codec import Endpoint, ProtocolSpec, UpstreamSpec, find_endpoint
@@ -83,13 +85,13 @@ class RequestExplainer:
         explained = explain(
             self.settings, path, call.query, call.headers, call.body, self.protocols, self.client_key, account
         )
-        return replace(explained, notes=(*notes, *explained.notes))
+        return msgspec.structs.replace(explained, notes=(*notes, *explained.notes))
 
     def _relayed(self, call: ClientCall, account: str, model_in_path: str, notes: list[str]) -> Explanation:
         """Explain a request for one of the other endpoints. Raises RemoteProtocolError and RequestRefused as well."""
         client, row, template = self._row(call)
         model_in_path = Endpoint(template).match(call.path) or model_in_path
-        head, models, boundary = _read(row, call, model_in_path)
+        head, models, boundary, form_model = _read(row, call, model_in_path)
         rule = list[str]()
         if account and not models:
             rule = [account.partition("/")[0]]
@@ -119,6 +121,7 @@ class RequestExplainer:
             rule=rule,
             account=account,
             boundary=boundary,
+            form_model=form_model,
         )
         try:
             planner.first()
@@ -166,11 +169,11 @@ class RequestExplainer:
 
 def _read(
     row: RelayedPath, call: ClientCall, model_in_path: str
-) -> tuple[RequestHead, list[str], bytes | None]:
-    """Return what is known of a body, its models, and the boundary of a form."""
-    boundary, head = None, _NO_HEAD
+) -> tuple[RequestHead, list[str], bytes | None, str | None]:
+    """Return what is known of a body, its models, the boundary of a form, and the model that it names."""
+    boundary, head, form_model = None, _NO_HEAD, None
     if row.model is ModelPlace.REQUESTS:
-        return head, models_in(call.body), None
+        return head, models_in(call.body), None, None
     if row.model is ModelPlace.PATH:
         head = RequestHead(model_in_path, False, {})
     elif row.model is ModelPlace.BODY:
@@ -180,5 +183,7 @@ def _read(
         else:
             form = Form(boundary)
             form.receive_data(call.body)
-            head = RequestHead(named_model(call.headers, call.query) or form.model or "", False, {})
-    return head, [head.model] if head.model else [], boundary
+            form_model = form.model or ""
+            named = named_model(call.headers, call.query) or model_in_path
+            head = RequestHead(named or form_model, False, {})
+    return head, [head.model] if head.model else [], boundary, form_model

@@ -132,7 +132,7 @@ class RelayingEndpoint(BaseEndpoint):
     async def _planner(self, request: ClientRequest, path: str, upload: Upload) -> RelayedPlanner:
         """Read what is needed of the body, and return what plans the request. Raises what read() does."""
         gateway, row, sends = self.gateway, self._row, request.scope["method"] == "POST"
-        body, boundary, head = await self._read_head(request, upload)
+        body, head, boundary, form_model = await self._read_head(request, upload)
         models = [head.model] if head.model else []
         if row.model is ModelPlace.REQUESTS:
             body = await upload.read_whole()
@@ -176,23 +176,28 @@ class RelayingEndpoint(BaseEndpoint):
             rule=rule,
             account=account,
             boundary=boundary,
+            form_model=form_model,
             upload=request.upload,
         )
 
     async def _read_head(
         self, request: ClientRequest, upload: Upload
-    ) -> tuple[bytes | None, bytes | None, RequestHead]:
-        """Return the body if it was read whole, the boundary of a form, and what is known of both."""
+    ) -> tuple[bytes | None, RequestHead, bytes | None, str | None]:
+        """Return the body if it was read whole, and what is known of it; of a form the boundary and its own model."""
         row = self._row
         if row.model is ModelPlace.PATH:
-            return await upload.read_whole(), None, RequestHead(request.model_in_path, False, {})
+            return await upload.read_whole(), RequestHead(request.model_in_path, False, {}), None, None
         if row.model is not ModelPlace.BODY:
-            return None, None, _NO_HEAD
+            return None, _NO_HEAD, None, None
         boundary = boundary_in(row, request.headers)
         if boundary is not None:
-            return None, boundary, RequestHead(await _model_in_form(request, upload, boundary), False, {})
+            named = named_model(request.headers, request.query)
+            form_model = None if named else await _model_in_form(upload, boundary)
+            # Clouds that name the model in the path ignore what the body says.
+            head = RequestHead(named or request.model_in_path or form_model or "", False, {})
+            return None, head, boundary, form_model
         body = await upload.read_whole()
-        return body, None, await request.off_loop(len(body), peek, body, request.model_in_path)
+        return body, await request.off_loop(len(body), peek, body, request.model_in_path), None, None
 
     def _check_upstreams(self, request: ClientRequest, upstreams: list[str]) -> None:
         """Raise RequestRefused (403) if a request without a model may not go to these upstreams."""
@@ -250,15 +255,13 @@ def named_model(headers: Mapping[str, str], query: str) -> str:
     return headers.get(MODEL_HEADER) or Query(query).get("model") or ""
 
 
-async def _model_in_form(request: ClientRequest, upload: Upload, boundary: bytes) -> str:
-    """Return the model that a request with a form names, "" for none.
+async def _model_in_form(upload: Upload, boundary: bytes) -> str:
+    """Read a form until it names a model, and return that, "" for none.
 
     openai-node sends the fields of a form in its caller's order, so usually the file first. A client that names the
     model outside of the form as well does not make the gateway wait for that.
     """
-    form, named = Form(boundary), named_model(request.headers, request.query)
-    if named:
-        return named
+    form = Form(boundary)
     while form.model is None:
         data = await upload.read()
         if not data:

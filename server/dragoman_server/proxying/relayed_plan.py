@@ -20,7 +20,7 @@ from dragoman_server.proxying.upload import Upload, UploadContent
 from dragoman_server.proxying.upstream_errors import Scrub
 from dragoman_server.relayed.batch import with_models, with_named_model
 from dragoman_server.relayed.body import RelayedBody
-from dragoman_server.relayed.form import Form
+from dragoman_server.relayed.form import Form, model_field
 from dragoman_server.relayed.table import JSON, ModelPlace, RelayedPath
 from dragoman_server.settings import SIMULATOR
 from dragoman_server.wire.headers import (
@@ -91,6 +91,7 @@ class RelayedPlanner(Planner):
         models: The names of its models: one, several for a batch, none where something else decides.
         rule: The upstreams that `[endpoints]` has for it, for requests without a model.
         boundary: Of the form that the body is, None for another body.
+        form_model: The model that the form names, "" for none; None if it was not read.
         upload: The body, if it is sent while it arrives.
     """
 
@@ -100,6 +101,7 @@ class RelayedPlanner(Planner):
     models: Sequence[str] = ()
     rule: Sequence[str] = ()
     boundary: bytes | None = None
+    form_model: str | None = None
     upload: Upload | None = None
     _renamed: dict[str, str] = field(default_factory=dict, init=False)
 
@@ -213,9 +215,13 @@ class RelayedPlanner(Planner):
         model, upload = self.models[0] if self.models else "", self.upload
         form, length = None, None if upload is None else upload.length
         if self.boundary is not None:
-            form = Form(self.boundary, upstream_model if model else None, model or None)
+            named = model if self.form_model is None else self.form_model
+            form = Form(self.boundary, upstream_model if model else None, named or None, adds=not named)
             if length is not None and model:
-                length += len(upstream_model.encode()) - len(model.encode())
+                before, after = named.encode(), upstream_model.encode()
+                length += (
+                    len(after) - len(before) if named else len(model_field(self.boundary, upstream_model))
+                )
         if upload is not None:
             return b"", UploadContent(upload, form, length)
         if form is not None:

@@ -52,13 +52,17 @@ class Form:
         boundary: from boundary_of().
         model: the name to write, None for the one that is there.
         expected: the name that has to be there, None for any, or none.
+        adds: the form has none, and gets a field with the name to write.
 
     Attributes:
         model: The name that is there, None until it was read.
     """
 
-    def __init__(self, boundary: bytes, model: str | None = None, expected: str | None = None) -> None:
+    def __init__(
+        self, boundary: bytes, model: str | None = None, expected: str | None = None, *, adds: bool = False
+    ) -> None:
         self.model: str | None = None
+        self._added = model_field(boundary, model) if adds and model is not None else b""
         self._delimiter = b"\r\n--" + boundary
         self._new, self._expected = model, expected
         # The first delimiter has no line before it.
@@ -119,7 +123,7 @@ class Form:
         if self._parts > MAX_PARTS:
             raise RemoteProtocolError(f"the form has more than {MAX_PARTS} parts", status=413)
         passed = self._take(size + 2, state)
-        passed, self._is_first = passed[2:] if self._is_first else passed, False
+        passed, self._is_first = self._added + passed[2:] if self._is_first else passed, False
         return passed
 
     def _read_headers(self) -> bytes | None:
@@ -175,6 +179,11 @@ class Form:
         _FormState.MODEL: _read_model,
         _FormState.END: _pass_end,
     }
+
+
+def model_field(boundary: bytes, model: str) -> bytes:
+    """Return a field with the name of a model, for the beginning of a form."""
+    return b'--%b\r\nContent-Disposition: form-data; name="model"\r\n\r\n%b\r\n' % (boundary, model.encode())
 
 
 def _is_model(headers: bytes) -> bool:

@@ -724,6 +724,22 @@ async def test_a_path_of_azure_names_the_model(body: bytes) -> None:
     assert fake.sent[0].url.partition("?")[0] == "http://up.test/v1/embeddings"
 
 
+@pytest.mark.parametrize("size", [3, 3 * len(FILE)])
+@pytest.mark.parametrize("named", [None, b"emb", b"ignored"])
+async def test_a_form_at_a_path_of_azure_needs_no_model(named: bytes | None, size: int) -> None:
+    file = FILE * 3
+    body = form(named, first=False, file=file[:size])
+    length = {"content_type": FORM, "content_length": str(len(body))}
+    async with gateway() as (app, fake):
+        path = "/openai/deployments/emb/audio/transcriptions?api-version=2024-10-21"
+        client = await send(app, path, FakeClient(pieces(body)), **length)
+        assert client.status == 200, client.body
+    [found] = fake.sent
+    sent = form(b"text-embedding-3-small", first=named is None, file=file[:size])
+    assert (found.content, found.fake.length) == (sent, len(sent))
+    assert found.url.partition("?")[0] == "http://up.test/v1/audio/transcriptions"
+
+
 @pytest.mark.parametrize(
     ("path", "status"), [("/v1/messages/batches", 413), ("/v1beta/models/g:batchEmbedContents", 400)]
 )
