@@ -159,7 +159,7 @@ class RequestExplainer:
         if key is None:
             return
         limits = ClientLimits(self.settings, MemoryAccountStore())
-        if call.method == "POST" and not row.shows_cost(has_model=bool(models)):
+        if call.method in SENDING and not row.shows_cost(has_model=bool(models)):
             limits.refuse_unknown_cost(key)
         for upstream in rule:
             limits.check_upstream(key, upstream)
@@ -176,6 +176,8 @@ def _read(
         return head, models_in(call.body), None, None
     if row.model is ModelPlace.PATH:
         head = RequestHead(model_in_path, False, {})
+    elif row.model is ModelPlace.RESOURCE:
+        head = RequestHead(peek(call.body).model.removeprefix("models/"), False, {})
     elif row.model is ModelPlace.BODY:
         boundary = boundary_in(row, call.headers)
         if boundary is None:
@@ -183,7 +185,7 @@ def _read(
         else:
             form = Form(boundary)
             form.receive_data(call.body)
-            form_model = form.model or ""
-            named = named_model(call.headers, call.query) or model_in_path
-            head = RequestHead(named or form_model, False, {})
+            named = named_model(call.headers, call.query)
+            form_model = None if named else form.model or ""
+            head = RequestHead(named or model_in_path or form_model or "", False, {})
     return head, [head.model] if head.model else [], boundary, form_model

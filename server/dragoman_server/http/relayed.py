@@ -36,6 +36,7 @@ from dragoman_server.relayed.table import (
     BELOW,
     FORM,
     JSON,
+    SENDING,
     TABLE,
     ModelPlace,
     RelayedPath,
@@ -75,7 +76,7 @@ def _operation(row: RelayedPath, method: str) -> ApiOperation:
         summary=row.does,
         answers={200: answers},
         errors=UPSTREAM_ERRORS,
-        body=VENDORS_OBJECT if method == "POST" else None,
+        body=VENDORS_OBJECT if method in SENDING else None,
         body_types=row.requests,
         requires_body=row.needs_model,
         place="the vendor's id, or the name of a model",
@@ -131,7 +132,7 @@ class RelayingEndpoint(BaseEndpoint):
 
     async def _planner(self, request: ClientRequest, path: str, upload: Upload) -> RelayedPlanner:
         """Read what is needed of the body, and return what plans the request. Raises what read() does."""
-        gateway, row, sends = self.gateway, self._row, request.scope["method"] == "POST"
+        gateway, row, sends = self.gateway, self._row, request.scope["method"] in SENDING
         body, head, boundary, form_model = await self._read_head(request, upload)
         models = [head.model] if head.model else []
         if row.model is ModelPlace.REQUESTS:
@@ -187,6 +188,10 @@ class RelayingEndpoint(BaseEndpoint):
         row = self._row
         if row.model is ModelPlace.PATH:
             return await upload.read_whole(), RequestHead(request.model_in_path, False, {}), None, None
+        if row.model is ModelPlace.RESOURCE:
+            body = await upload.read_whole()
+            head = await request.off_loop(len(body), peek, body)
+            return body, RequestHead(head.model.removeprefix("models/"), False, {}), None, None
         if row.model is not ModelPlace.BODY:
             return None, _NO_HEAD, None, None
         boundary = boundary_in(row, request.headers)

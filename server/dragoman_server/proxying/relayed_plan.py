@@ -21,7 +21,7 @@ from dragoman_server.proxying.upstream_errors import Scrub
 from dragoman_server.relayed.batch import with_models, with_named_model
 from dragoman_server.relayed.body import RelayedBody
 from dragoman_server.relayed.form import Form, model_field
-from dragoman_server.relayed.table import JSON, ModelPlace, RelayedPath
+from dragoman_server.relayed.table import JSON, SENDING, ModelPlace, RelayedPath
 from dragoman_server.settings import SIMULATOR
 from dragoman_server.wire.headers import (
     BROWSER_HEADERS,
@@ -64,7 +64,7 @@ class RelayedPlan(Plan, frozen=True, kw_only=True):
 
     @property
     def call(self) -> UpstreamCall:
-        content = self.content or (self.body if self.method == "POST" else None)
+        content = self.content or (self.body if self.method in SENDING else None)
         slow = _SLOW_S if self.row.is_slow else 0.0
         return UpstreamCall(self.method, self.url, self.headers, content, least_read_s=slow)
 
@@ -226,7 +226,7 @@ class RelayedPlanner(Planner):
             return b"", UploadContent(upload, form, length)
         if form is not None:
             return form.receive_data(self.body) + form.receive_eof(), None
-        if self.row.model is ModelPlace.PATH:
+        if self.row.model in (ModelPlace.PATH, ModelPlace.RESOURCE):
             return self.body if model == upstream_model else with_named_model(self.body, upstream_model), None
         if self.row.model is ModelPlace.REQUESTS and self.models:
             renamed: Mapping[str, str] = self._renamed or {model: upstream_model}

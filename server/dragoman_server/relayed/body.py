@@ -30,17 +30,18 @@ UNITS = ("seconds", "search_units")
 _decode = json.JSONDecoder().raw_decode
 
 
-# Ids that vendors make, as the value of a member, or in a path: file-..., batch_..., msgbatch_...
+# Ids that vendors make, as the value of a member, or in a path: file-..., batch_..., msgbatch_...; cachedContents/...
 _ID = r"[a-z]{2,24}[-_][A-Za-z0-9_-]{4,100}"
-_IDS = re.compile(rf'"(?:\w*_)?id"\s*:\s*"({_ID})"'.encode())
-_ID_IN_PATH = re.compile(rf"(?<=/){_ID}(?=/|$)")
+_NAME = "cachedContents/[A-Za-z0-9-]{1,100}"
+_IDS = re.compile(rf'"(?:(?:\w*_)?id"\s*:\s*"({_ID})|name"\s*:\s*"({_NAME}))"'.encode())
+_ID_IN_PATH = re.compile(rf"(?<=/)(?:{_NAME}|{_ID})(?=/|$)")
 # Those of one body. An answer has a few that matter.
 _MAX_IDS = 16
 
 
 def ids_in(body: bytes) -> list[str]:
     """Return the ids of vendors' objects in a body of JSON."""
-    found = dict.fromkeys(each[1].decode() for each in islice(_IDS.finditer(body), _MAX_IDS))
+    found = dict.fromkeys((each[1] or each[2]).decode() for each in islice(_IDS.finditer(body), _MAX_IDS))
     return list(found)
 
 

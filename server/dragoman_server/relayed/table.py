@@ -29,6 +29,9 @@ _MIB = 2**20
 # What a form has around its files.
 _FIELDS = _MIB
 
+# Methods of requests with a body.
+SENDING = ("POST", "PATCH")
+
 # At the end of a path: it has any number of segments more, or none.
 BELOW = "/{below}"
 
@@ -50,6 +53,7 @@ class ModelPlace(Enum):
     BODY = "`model`"
     REQUESTS = "`params.model` of each request"
     PATH = "the path"
+    RESOURCE = "`model`, as `models/...`"
     ID = "none, but an id"
     NONE = "none, see `[endpoints]`"
 
@@ -118,6 +122,14 @@ TABLE: tuple[RelayedPath, ...] = (
         does="Embed texts (Google)",
         vendors=GOOGLE,
         model=ModelPlace.PATH,
+    ),
+    RelayedPath(
+        paths=("/v1beta/models/{model}:predict",),
+        does="Generate images (Google)",
+        vendors=GOOGLE,
+        model=ModelPlace.PATH,
+        is_slow=True,
+        is_repeatable=False,
     ),
     RelayedPath(
         paths=("/v1/completions", "/v1/fim/completions"),
@@ -286,6 +298,21 @@ TABLE += (
             ("Return or delete a batch", "/{id}", ("GET", "DELETE"), JSON),
             ("Cancel a batch", "/{id}/cancel", ("POST",), JSON),
             ("Return the results of a batch", "/{id}/results", _READS, JSONL),
+        )
+    ),
+    _by_id(
+        "Cache a prompt (Google)",
+        "/v1beta/cachedContents",
+        methods=("POST",),
+        vendors=GOOGLE,
+        model=ModelPlace.RESOURCE,
+        cost=Cost.LATER,
+    ),
+    *(
+        _by_id(does, f"/v1beta/cachedContents{path}", methods=methods, vendors=GOOGLE, model=ModelPlace.ID)
+        for does, path, methods in (
+            ("List cached prompts (Google)", "", _READS),
+            ("Return, change or delete a cached prompt (Google)", "/{id}", ("GET", "PATCH", "DELETE")),
         )
     ),
     _by_id("Make, change and read conversations", f"/v1/conversations{BELOW}", methods=_ALL),

@@ -115,7 +115,7 @@ class FakeUpstream:
         self._streamed: StreamedContent | None = None
 
     def open(self, call: UpstreamCall, **way: Any) -> FakeUpstream:
-        assert (call.method == "POST") is (call.content is not None)
+        assert (call.method in ("POST", "PATCH")) is (call.content is not None)
         self.url, self.sent_headers, self.content = call.url, list(call.headers), call.held
         self._streamed = None if isinstance(call.content, bytes) else call.content
         self.length = len(call.held) if self._streamed is None else self._streamed.length

@@ -697,6 +697,10 @@ GOOGLE = upstream("goog", "gemini", "http://goog.test")
         ("models/goog/e:embedContent", b'{"content":{}}', "models/e:embedContent", b'{"content":{}}'),
         ("models/g:embedContent", b'{"content":{},"model":"models/g"}', "models/real:embedContent", b'{"content":{},"model":"models/real"}'),
         ("models/g:batchEmbedContents", b'{"requests":[{"model":"models/g","n": 1.50}]}', "models/real:batchEmbedContents", b'{"requests":[{"model":"models/real","n":1.50}]}'),
+        ("models/g:predict", b'{"instances":[{"prompt":"x"}]}', "models/real:predict", b'{"instances":[{"prompt":"x"}]}'),
+        ("cachedContents", b'{"model":"models/g","ttl": "60s"}', "cachedContents", b'{"model":"models/real","ttl":"60s"}'),
+        ("cachedContents", b'{"model":"models/goog/e"}', "cachedContents", b'{"model":"models/e"}'),
+        ("cachedContents", b'{"model":"models/nowhere"}', "", b"not known here"),
         ("models/g:batchEmbedContents", b'{"requests":1}', "", b"requests must be a list"),
         ("models/emb:embedContent", b"{}", "", b"speaks no protocol that has"),
     ],
@@ -722,6 +726,23 @@ async def test_a_path_of_azure_names_the_model(body: bytes) -> None:
         assert client.status == 200, client.body
     assert json.loads(fake.sent[0].content) == {"model": "text-embedding-3-small", "input": "x"}
     assert fake.sent[0].url.partition("?")[0] == "http://up.test/v1/embeddings"
+
+
+async def test_a_cached_prompt_of_google_leads_back_to_its_account() -> None:
+    made = answer(b'{"name":"cachedContents/abc123","model":"models/e"}')
+    accounts = tuple(
+        AccountSettings(upstream="goog", name=name, api_key=Secret(key_of(f"goog/{name}"))) for name in "ab"
+    )
+    async with gateway(made, answer(b"{}"), upstreams=keyless(*BOTH, GOOGLE), accounts=accounts) as (
+        app,
+        fake,
+    ):
+        await call(app, "/v1beta/cachedContents", {"model": "models/goog/e"})
+        for method, body in (("GET", b""), ("PATCH", b'{"ttl":"9s"}'), ("GET", b""), ("DELETE", b"")):
+            client = await call(app, "/v1beta/cachedContents/abc123?updateMask=ttl", body, method=method)
+            assert (client.status, fake.sent[-1].content or b"") == (200, body)
+        assert fake.sent[-1].url == "http://goog.test/v1beta/cachedContents/abc123?updateMask=ttl"
+        assert {each.account for each in fake.sent} == {"goog/a"}
 
 
 @pytest.mark.parametrize("size", [3, 3 * len(FILE)])
