@@ -37,6 +37,7 @@ from dragoman_server.accounts.stores.base import (
 )
 from dragoman_server.accounts.stores.operations import Add, Spend
 from dragoman_server.accounts.stores.tables import LEASE_S
+from dragoman_server.accounts.usage import BYTES_PER_TOKEN
 from dragoman_server.models.routes import (
     NO_LISTED_MODELS,
     ListedModels,
@@ -62,7 +63,6 @@ _MAX_NAME_LENGTH = 100
 
 # The estimate that is reserved from a budget: a prompt of as many tokens as its bytes suggest, at most what models
 # accept (images are large and cost little), and a response of a usual length.
-_BYTES_PER_TOKEN = 4
 _MAX_PROMPT_TOKENS = 200_000
 _USUAL_RESPONSE_TOKENS = 1000
 
@@ -194,7 +194,7 @@ class ClientLimits:
     @staticmethod
     def estimate(prices: Sequence[Price], body_bytes: int) -> float:
         """Estimate the cost of a request in US dollars. prices: from check_model()."""
-        tokens = min(body_bytes // _BYTES_PER_TOKEN, _MAX_PROMPT_TOKENS)
+        tokens = min(body_bytes // BYTES_PER_TOKEN, _MAX_PROMPT_TOKENS)
         usage = Usage(input=tokens, output=_USUAL_RESPONSE_TOKENS)
         return max((cost(price, usage) for price in prices), default=0.0)
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 # The bytes around the text in an event of a stream: 110 in Messages, 200 to 300 in the others.
 _FRAME_BYTES = 200
-_BYTES_PER_TOKEN = 4
+# Of texts, where nothing counts better.
+BYTES_PER_TOKEN = 4
 
 
 class Meter:
@@ -43,7 +44,7 @@ class Meter:
 
     def tokens(self) -> int:
         """Estimate the tokens of the response. Servers send one or more in an event, so the larger figure counts."""
-        return max(self._events, self._size // _BYTES_PER_TOKEN)
+        return max(self._events, self._size // BYTES_PER_TOKEN)
 
 
 class NoMeter(Meter):

@@ -21,7 +21,7 @@ from dragoman_server.accounts.stored_keys import StoredKeys
 from dragoman_server.capabilities.cloud_apis import CLOUD_APIS
 from dragoman_server.http.aws_signature import AwsSignature, read_signature, refused
 from dragoman_server.http.browsers import refuse_form_content_type, refuse_other_origins
-from dragoman_server.http.request import Query, path_below_mount, read_body
+from dragoman_server.http.request import BodyReader, Query, path_below_mount
 from dragoman_server.platform.clock import utc_text
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.proxying.client_request import SCOPE_KEY, ClientDisconnected
@@ -31,7 +31,7 @@ from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.values import is_loopback
 from dragoman_server.wire.replies import Reply, send_reply
 
-HTTP_METHODS = ("GET", "POST", "PUT", "DELETE", "OPTIONS")
+HTTP_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 ADMIN_PATH = "/admin"
 # POST, because a body comes with it. It changes nothing.
@@ -322,13 +322,13 @@ class KeyAuthMiddleware:
         if aws_key is None:
             raise refused(_OTHER_SIGNER)
         headers = dict(scope["headers"])
-        body = await read_body(
+        body = await BodyReader(
             receive,
             "",  # what is signed is the body as it was sent
             headers.get(b"content-length", b"").decode("latin-1"),
             self._server.max_body_bytes,
             self._server.body_timeout_s,
-        )
+        ).read_all()
         if not await off_loop(len(body), signature.is_valid, scope, body, aws_key.secret_access_key):
             raise refused(_OTHER_SIGNER)
         key = self._keyring.named(aws_key.client_key, time.time())

@@ -32,7 +32,7 @@ from dragoman_server.http.operations import (
     ErrorBody,
     MediaType,
 )
-from dragoman_server.http.request import Parameter, invalid_parameter, read_body
+from dragoman_server.http.request import BodyReader, Parameter, invalid_parameter
 from dragoman_server.models.routes import default_model
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.proxying.affinity import reasoning_key, referred_ids
@@ -154,14 +154,14 @@ class BaseEndpoint(ABC):
         Raises ClientDisconnected, RemoteProtocolError and RequestRefused.
         """
         server = self.gateway.settings.server
-        body = await read_body(
+        body = await BodyReader(
             request.receive,
             request.headers.get("content-encoding", ""),
             request.headers.get("content-length", ""),
             server.max_body_bytes,
             server.body_timeout_s,
             request.receive_now,
-        )
+        ).read_all()
         cloud: CloudRequest | None = request.scope.get(SCOPE_CLOUD)
         if cloud is not None:
             body, headers = await request.off_loop(len(body), cloud.as_served, body, request.headers)

@@ -30,7 +30,13 @@ _MIN_BYTES_PER_S = 1024
 
 
 class BodyReader:
-    """The body of an ASGI request, in pieces, as read_body() reads it. Its methods raise the same.
+    """The body of an ASGI request.
+
+    It raises ClientDisconnected; RequestRefused with status 408 (too slow), 413 (too large) or 415 (unknown coding);
+    RemoteProtocolError if the coding, or the body's framing, is broken.
+
+    Args:
+        silence_s: seconds for which the client may send nothing of it.
 
     Attributes:
         length: Its bytes, None if they are not known before.
@@ -61,6 +67,13 @@ class BodyReader:
         # Of the whole body, moved by the time for which nobody has waited for it.
         self._deadline: float | None = None
         self._left_at = 0.0
+
+    async def read_all(self) -> bytes:
+        """Return the whole body."""
+        parts = [await self.receive()]
+        while self.has_more:
+            parts.append(await self.receive())
+        return b"".join(parts)
 
     async def receive(self) -> bytes:
         """Return the next bytes; b"" at the end."""
@@ -127,26 +140,6 @@ class BodyReader:
             raise _too_large(self._limit) from None
         except CodingError as error:
             raise RemoteProtocolError(f"the request body cannot be unpacked: {error}") from None
-
-
-async def read_body(
-    receive: Receive,
-    content_encoding: str,
-    content_length: str,
-    limit: int,
-    silence_s: float,
-    receive_now: ReceiveNow | None = None,
-) -> bytes:
-    """Read the whole body of an ASGI request. silence_s: seconds for which the client may send nothing of it.
-
-    Raises ClientDisconnected; RequestRefused with status 408 (too slow), 413 (too large) or 415 (unknown coding);
-    RemoteProtocolError if the coding, or the body's framing, is broken.
-    """
-    reader = BodyReader(receive, content_encoding, content_length, limit, silence_s, receive_now)
-    parts = [await reader.receive()]
-    while reader.has_more:
-        parts.append(await reader.receive())
-    return b"".join(parts)
 
 
 def _too_large(limit: int) -> RequestRefused:

@@ -13,6 +13,7 @@ from dragoman import Ledger, RequestRefused
 from dragoman.codec import ResponseContext, fill_path
 from dragoman.document import Request
 from dragoman.jsontext import splice_model
+from dragoman_server.accounts.usage import BYTES_PER_TOKEN
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.proxying.destinations import Destination, find_destinations
 from dragoman_server.proxying.plan import Plan, Planner, with_query
@@ -38,8 +39,6 @@ _SLOW_S = 600.0
 _BODY_HEADERS = frozenset({"content-type", "content-length", "content-disposition", "last-modified"})
 # A file of somebody else's is no page of the gateway.
 _SANDBOX = ("content-security-policy", "sandbox")
-
-_BYTES_PER_TOKEN = 4
 
 
 class RelayedPlan(Plan, frozen=True, kw_only=True):
@@ -180,7 +179,7 @@ class RelayedPlanner(Planner):
             id=self.id,
             now=self.now,
             model=to.model,
-            prompt_tokens=len(body) // _BYTES_PER_TOKEN if self.boundary is None else 0,
+            prompt_tokens=len(body) // BYTES_PER_TOKEN if self.boundary is None else 0,
             mask=Scrub(self.settings.mask, to.settings, tuple(to.accounts)),
         )
         return RelayedPlan(

@@ -12,7 +12,7 @@ import anyio.lowlevel
 import pytest
 
 from dragoman import RemoteProtocolError, RequestRefused
-from dragoman_server.http.request import ClientDisconnected, read_body
+from dragoman_server.http.request import BodyReader, ClientDisconnected
 from dragoman_server.upstream.content_coding import MAX_PORTION
 
 if sys.version_info >= (3, 14):
@@ -47,7 +47,7 @@ class Chunks:
 async def read(
     *chunks: bytes, coding: str = "", length: str = "", limit: int = LIMIT, complete: bool = True
 ) -> bytes:
-    return await read_body(Chunks(chunks, complete=complete), coding, length, limit, SILENCE_S)
+    return await BodyReader(Chunks(chunks, complete=complete), coding, length, limit, SILENCE_S).read_all()
 
 
 async def refused(*chunks: bytes, **more: Any) -> tuple[int, str]:
@@ -88,7 +88,7 @@ async def test_a_message_without_members_is_the_end() -> None:
     async def receive() -> MutableMapping[str, Any]:
         return {"type": "http.request"}
 
-    assert await read_body(receive, "", "", LIMIT, SILENCE_S) == b""
+    assert await BodyReader(receive, "", "", LIMIT, SILENCE_S).read_all() == b""
 
 
 @pytest.mark.parametrize(
@@ -110,11 +110,11 @@ async def test_what_is_there_without_waiting_is_read_first(
         return there.pop() if there else None
 
     if isinstance(expected, tuple):
-        body = await read_body(receive, "", "", LIMIT, SILENCE_S, receive_now)
+        body = await BodyReader(receive, "", "", LIMIT, SILENCE_S, receive_now).read_all()
         assert (len(body), receive.taken) == expected
     else:
         with pytest.raises(expected):
-            await read_body(receive, "", "", LIMIT, SILENCE_S, receive_now)
+            await BodyReader(receive, "", "", LIMIT, SILENCE_S, receive_now).read_all()
 
 
 @pytest.mark.parametrize("coding", ["br", "gzip, br", "compress", "x" * 1000])
@@ -153,7 +153,7 @@ async def test_a_body_without_an_end_that_the_server_has_seen_is_no_client_that_
         return {"type": "http.disconnect", "error": RemoteProtocolError("no chunk", status=400)}
 
     with pytest.raises(RemoteProtocolError, match="no chunk"):
-        await read_body(receive, "", "", LIMIT, SILENCE_S)
+        await BodyReader(receive, "", "", LIMIT, SILENCE_S).read_all()
 
 
 @pytest.mark.parametrize(("coding", "pack"), [("", bytes), ("gzip", gzip.compress), ("zstd", zstd.compress)])
@@ -170,7 +170,7 @@ async def test_g12_the_limit_is_what_is_just_allowed(coding: str, pack: Callable
 async def test_a_declared_length_is_refused_before_a_byte_is_read(length: str) -> None:
     receive = Chunks([TEXT])
     with pytest.raises(RequestRefused, match="more than 10000 bytes"):
-        await read_body(receive, "", length, LIMIT, SILENCE_S)
+        await BodyReader(receive, "", length, LIMIT, SILENCE_S).read_all()
     assert receive.taken == 0
 
 
@@ -218,7 +218,7 @@ async def test_members_that_are_nearly_all_empty_stop_at_the_limit() -> None:
     """They decompress to almost nothing, so the input is counted as well."""
     receive = Chunks([gzip.compress(b"") * 50 + gzip.compress(b"a")] * 100)
     with pytest.raises(RequestRefused) as caught:
-        await read_body(receive, "gzip", "", LIMIT, SILENCE_S)
+        await BodyReader(receive, "gzip", "", LIMIT, SILENCE_S).read_all()
     assert caught.value.status == 413
     assert receive.taken <= 11
 
@@ -250,11 +250,11 @@ async def test_a_body_has_a_time_for_its_pauses_and_one_for_its_size(name: str) 
 
     begun = anyio.current_time()
     if refused_after is None:
-        assert len(await read_body(receive, "", "", 2**20, SILENCE_S)) == sum(
+        assert len(await BodyReader(receive, "", "", 2**20, SILENCE_S).read_all()) == sum(
             len(chunk) for _, chunk in paced
         )
         return
     with pytest.raises(RequestRefused) as caught:
-        await read_body(receive, "", "", 2**20, SILENCE_S)
+        await BodyReader(receive, "", "", 2**20, SILENCE_S).read_all()
     assert caught.value.status == 408
     assert anyio.current_time() - begun == pytest.approx(refused_after, abs=1)

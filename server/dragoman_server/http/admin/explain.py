@@ -14,7 +14,7 @@ from dragoman_server.http.admin.replies import respond
 from dragoman_server.http.auth import EXPLAIN_PATH
 from dragoman_server.http.explanation import ClientCall, RequestExplainer
 from dragoman_server.http.operations import VENDORS_OBJECT, AdminRoute, ApiOperation
-from dragoman_server.http.request import path_below_mount, read_body
+from dragoman_server.http.request import BodyReader, path_below_mount
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.proxying.affinity import referred_ids
 from dragoman_server.proxying.explanation import NoEndpoint, as_builtins
@@ -42,7 +42,9 @@ def explain_routes(gateway: Gateway) -> Sequence[BaseRoute]:
     async def explain_request(request: Request) -> Response:
         headers = dict(request.headers)
         coding, length = headers.get("content-encoding", ""), headers.get("content-length", "")
-        body = await read_body(request.receive, coding, length, server.max_body_bytes, server.body_timeout_s)
+        body = await BodyReader(
+            request.receive, coding, length, server.max_body_bytes, server.body_timeout_s
+        ).read_all()
         path = path_below_mount(request.scope).removeprefix(EXPLAIN_PATH)
         try:
             method = "GET" if request.method == "HEAD" else request.method

@@ -24,7 +24,7 @@ from dragoman_server.http.admin.replies import audit_request, respond, time_text
 from dragoman_server.http.admin.usage import UNREADABLE
 from dragoman_server.http.auth import ADMIN_PATH
 from dragoman_server.http.operations import AdminRoute, ApiOperation
-from dragoman_server.http.request import read_body
+from dragoman_server.http.request import BodyReader
 from dragoman_server.http.usage import Limits, UsageSource, key_total, limits_of
 from dragoman_server.settings import ClientKey, Settings
 from dragoman_server.settings.client_keys import NOT_CHOSEN, SETTINGS, WHEN, public_table
@@ -232,7 +232,7 @@ async def _read_object(request: Request, silence_s: float) -> JSONObject:
     """Return the object in a request's body, empty without a body."""
     headers = request.headers
     coding, length = headers.get("content-encoding", ""), headers.get("content-length", "")
-    body = await read_body(request.receive, coding, length, MAX_BODY_BYTES, silence_s)
+    body = await BodyReader(request.receive, coding, length, MAX_BODY_BYTES, silence_s).read_all()
     try:
         value = decode(body) if body else {}
     except RemoteProtocolError as error:
