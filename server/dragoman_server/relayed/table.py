@@ -309,10 +309,16 @@ TABLE += (
         cost=Cost.LATER,
     ),
     *(
-        _by_id(does, f"/v1beta/cachedContents{path}", methods=methods, vendors=GOOGLE, model=ModelPlace.ID)
+        _by_id(does, f"/v1beta/{path}", methods=methods, vendors=GOOGLE, model=ModelPlace.ID)
         for does, path, methods in (
-            ("List cached prompts (Google)", "", _READS),
-            ("Return, change or delete a cached prompt (Google)", "/{id}", ("GET", "PATCH", "DELETE")),
+            ("List cached prompts (Google)", "cachedContents", _READS),
+            (
+                "Return, change or delete a cached prompt (Google)",
+                "cachedContents/{id}",
+                ("GET", "PATCH", "DELETE"),
+            ),
+            ("List files (Google)", "files", _READS),
+            ("Return, download or delete a file (Google)", "files/{id}", ("GET", "DELETE")),
         )
     ),
     _by_id("Make, change and read conversations", f"/v1/conversations{BELOW}", methods=_ALL),
@@ -385,19 +391,23 @@ def is_served(path: str) -> bool:
     return path in SERVED_PATHS or any(pattern.fullmatch(path) for pattern in _PATTERNS.values())
 
 
-# What is no request with a response, and so cannot be relayed: the paths, and all that is below.
-_SESSIONS: Mapping[str, str] = {
-    "/v1/realtime": "Realtime sessions",
-    "/v1/live": "Live sessions",
-    "/ws": "Live sessions",
+_SESSION = "{} sessions are not served by this gateway: connect to the vendor for them"
+# What cannot be relayed as one request with a response: the paths, and all that is below.
+_NOT_SERVED: Mapping[str, str] = {
+    "/v1/realtime": _SESSION.format("Realtime"),
+    "/v1/live": _SESSION.format("Live"),
+    "/ws": _SESSION.format("Live"),
+    # google-genai sends no key to the address at which an upload goes on.
+    "/upload": "Google's resumable uploads are not served by this gateway: upload the file to Google with a key of the "
+    "same project and name its URI here, or send it in the request as inlineData",
 }
 
 
 def why_not_served(path: str) -> str | None:
     """Return why nothing is relayed at a path, None if there is no special reason."""
-    for begin, name in _SESSIONS.items():
+    for begin, reason in _NOT_SERVED.items():
         if path == begin or path.startswith(f"{begin}/"):
-            return f"{name} are not served by this gateway: connect to the vendor for them"
+            return reason
     return None
 
 

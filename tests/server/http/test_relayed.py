@@ -743,6 +743,11 @@ async def test_a_cached_prompt_of_google_leads_back_to_its_account() -> None:
             assert (client.status, fake.sent[-1].content or b"") == (200, body)
         assert fake.sent[-1].url == "http://goog.test/v1beta/cachedContents/abc123?updateMask=ttl"
         assert {each.account for each in fake.sent} == {"goog/a"}
+        client = await call(app, "/v1beta/files/abc:download?alt=media&key=private", method="GET")
+        assert (client.status, fake.sent[-1].url) == (
+            200,
+            "http://goog.test/v1beta/files/abc:download?alt=media",
+        )
 
 
 @pytest.mark.parametrize("size", [3, 3 * len(FILE)])
@@ -864,6 +869,7 @@ async def test_a_keys_models_and_budget_apply(limits: Any, path: str, body: Any,
             "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent",
             "Live sessions are not",
         ),
+        ("/upload/v1beta/files?uploadType=resumable", "upload the file to Google"),
         ("/v1/realtimes", "there is nothing at this path"),
         ("/v1/chat/completions/chatcmpl-1", 'below [endpoints]: "/v1/chat/completions" = "up"'),
         ("/v1/chat/completions/chatcmpl-1/messages", 'below [endpoints]: "/v1/chat/completions" = "up"'),
