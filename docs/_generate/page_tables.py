@@ -17,7 +17,7 @@ from dragoman._wire.limits import LIMITS
 from dragoman.lint import RULES
 from dragoman_server.capabilities.cloud_apis import BETAS_BY_API, CLOUD_APIS
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES
-from dragoman_server.capabilities.providers import PROVIDERS
+from dragoman_server.capabilities.providers import LOCAL_SERVERS, PROVIDERS
 from dragoman_server.http.cloud_paths import CLOUD_PATHS, PLACES
 from dragoman_server.policy.error_actions import ERROR_RULES, ErrorAction, ErrorRule
 from dragoman_server.relayed.table import BELOW, FORM, JSON, TABLE
@@ -194,6 +194,11 @@ def _hosts() -> str:
         for protocol, capabilities in each.by_protocol.items():
             where = f"{hosts} in {_code(protocol)}"
             rows.append((where, ", ".join(_settings(capabilities)), each.source, each.date))
+    for server in LOCAL_SERVERS:
+        where = f"port {server.port} of a private network ({server.name})"
+        for protocol, capabilities in server.by_protocol.items() or [("", {})]:
+            name = f"{where} in {_code(protocol)}" if protocol else where
+            rows.append((name, ", ".join(_settings(capabilities)), server.source, server.date))
     return _table(("host", "settings", "source", "looked up"), *rows)
 
 

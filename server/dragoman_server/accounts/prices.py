@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from dragoman import Usage
 from dragoman_server.settings import Price, UpstreamSettings
@@ -62,11 +63,25 @@ def packaged_prices(base_url: str) -> PatternTable[Price] | None:
     return next((found for url, found in _packaged().items() if f"{base_url}/".startswith(f"{url}/")), None)
 
 
+def price_source(base_url: str) -> tuple[str, str] | None:
+    """Return source and newest date of the package's prices of the server at this URL, None if it has none."""
+    found = [each for each in _providers() if f"{base_url}/".startswith(f"{each['base_url']}/")]
+    newest = max(found, key=lambda each: each["date"], default=None)
+    return None if newest is None else (newest["source"], str(newest["date"]))
+
+
+@cache
+def _providers() -> list[dict[str, Any]]:
+    """Return the tables of prices.toml."""
+    tables: list[dict[str, Any]] = tomllib.loads(_FILE.read_text(encoding="utf-8"))["providers"]
+    return tables
+
+
 @cache
 def _packaged() -> Mapping[str, PatternTable[Price]]:
-    """Return the tables of prices.toml by base URL."""
+    """Return the prices by base URL."""
     rows: dict[str, list[Price]] = {}
-    for provider in tomllib.loads(_FILE.read_text(encoding="utf-8"))["providers"]:
+    for provider in _providers():
         rows.setdefault(provider["base_url"], []).extend(Price(**each) for each in provider["prices"])
     return {
         url: PatternTable(

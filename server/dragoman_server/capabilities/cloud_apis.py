@@ -5,9 +5,7 @@ the key or a token. Some have the model in the path and a version in the body, a
 what the rows say; what the models behind an API accept is in `providers`, as for any other host: a row
 there with the same name, or with the name in `provider`.
 
-Sources: anthropic 2.12.0 and openai 3.54.0 (their clients for clouds), botocore 1.44.5 (its service models),
-learn.microsoft.com (api-version-lifecycle), docs.aws.amazon.com (inference-messages-api); betas: litellm 1.109.1,
-anthropic_beta_headers_config.json. Read 2026-11-23.
+Betas: litellm 1.109.1, anthropic_beta_headers_config.json. Everything else has its source in its row.
 """
 
 import re
@@ -25,6 +23,8 @@ from dragoman_server.settings.upstreams import AUTO_HOST
 VERSION = "anthropic-version"
 BETAS = "anthropic-beta"
 EVENT_STREAM = "application/vnd.amazon.eventstream"
+# The day on which nearly all sources about clouds were read.
+LOOKED_UP = "2026-11-23"
 
 
 class BodyChanges(msgspec.Struct, frozen=True):
@@ -71,6 +71,8 @@ class CloudApi(msgspec.Struct, frozen=True):
     Attributes:
         address: Host and path of base URLs that lead there, None if that shows nothing. The group `region` is the
             region to sign for.
+        source: Where it is documented.
+        date: When that was read.
         key_headers: Where a key is sent. In `authorization` it is a bearer token.
         provider: The row of `providers` with what it accepts, if that has another name.
         extra: The extra whose library finds credentials for an account without a key, "" where there must be one.
@@ -85,6 +87,7 @@ class CloudApi(msgspec.Struct, frozen=True):
     """
 
     address: re.Pattern[str] | None
+    source: str
     key_headers: tuple[str, ...]
     provider: str = ""
     extra: str = ""
@@ -96,6 +99,7 @@ class CloudApi(msgspec.Struct, frozen=True):
     refuses: tuple[str, ...] = ()
     error_statuses: Mapping[str, int] = msgspec.field(default_factory=dict)
     lists_models: bool = False
+    date: str = LOOKED_UP
 
     def speaks(self, protocol: UpstreamSpec) -> bool:
         """True if the API has a protocol: its path is one of the routes, if there are any."""
@@ -248,6 +252,7 @@ _COUNT_TOKENS = Route(
 CLOUD_APIS: Mapping[str, CloudApi] = {
     "foundry": CloudApi(
         re.compile(r"\.services\.ai\.azure\.(?:com|us|cn)/anthropic"),
+        "anthropic-python 2.12.0, lib/foundry.py",
         ("x-api-key", "api-key"),  # the second one "for backwards compatibility"
         extra="azure",
         scope="https://ai.azure.com/.default",
@@ -255,12 +260,14 @@ CLOUD_APIS: Mapping[str, CloudApi] = {
     ),
     "azure": CloudApi(
         re.compile(r"\.(?:openai|services\.ai|cognitiveservices)\.azure\.(?:com|us|cn)(?:/|$)"),
+        "learn.microsoft.com: api-version-lifecycle",
         ("api-key",),
         extra="azure",
         scope="https://ai.azure.com/.default",
     ),
     "azure-dated": CloudApi(
         None,
+        "openai-python 3.54.0, lib/azure.py",
         ("api-key",),
         provider="azure",
         extra="azure",
@@ -273,6 +280,7 @@ CLOUD_APIS: Mapping[str, CloudApi] = {
     ),
     "vertex": CloudApi(
         re.compile(r"^(?:[a-z0-9-]+-)?aiplatform\.(?:(?:us|eu)\.rep\.)?googleapis\.com/"),
+        "anthropic-python 2.12.0, lib/vertex; openai-python 3.54.0, providers/vertex.py",
         ("authorization",),
         extra="vertex",
         scope="https://www.googleapis.com/auth/cloud-platform",
@@ -297,6 +305,7 @@ CLOUD_APIS: Mapping[str, CloudApi] = {
     ),
     "claude-google": CloudApi(
         re.compile(r"^claude\.googleapis\.com/"),
+        "anthropic-python 2.12.0, lib/google_cloud",
         ("authorization",),
         extra="vertex",
         scope="https://www.googleapis.com/auth/cloud-platform",
@@ -304,6 +313,7 @@ CLOUD_APIS: Mapping[str, CloudApi] = {
     ),
     "claude-aws": CloudApi(
         _aws_address("aws-external-anthropic"),
+        "anthropic-python 2.12.0, lib/aws",
         ("authorization",),
         extra="bedrock",
         scope="aws-external-anthropic",
@@ -312,6 +322,7 @@ CLOUD_APIS: Mapping[str, CloudApi] = {
     ),
     "mantle": CloudApi(
         _aws_address("bedrock-mantle"),
+        "anthropic-python 2.12.0, lib/bedrock/_mantle.py; openai-python 3.54.0, providers/bedrock.py",
         ("authorization",),
         extra="bedrock",
         scope="bedrock-mantle",
@@ -334,6 +345,7 @@ CLOUD_APIS: Mapping[str, CloudApi] = {
     ),
     "bedrock": CloudApi(
         _aws_address("bedrock-runtime(?:-fips)?"),
+        "docs.aws.amazon.com/bedrock: inference-messages-api; openai-python 3.54.0, providers/bedrock.py",
         ("authorization",),
         extra="bedrock",
         scope="bedrock",
@@ -350,6 +362,7 @@ CLOUD_APIS: Mapping[str, CloudApi] = {
     ),
     "bedrock-invoke": CloudApi(
         None,
+        "anthropic-python 2.12.0, lib/bedrock/_client.py; botocore 1.44.8, its service model",
         ("authorization",),
         provider="bedrock",
         extra="bedrock",

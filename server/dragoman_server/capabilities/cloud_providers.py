@@ -5,6 +5,7 @@ Azure's names of models are names of deployments, so they show no family of mode
 
 from collections.abc import Mapping
 
+from dragoman_server.capabilities.cloud_apis import LOOKED_UP
 from dragoman_server.capabilities.provider import (
     CHAT,
     CLAUDE_API,
@@ -17,8 +18,6 @@ from dragoman_server.capabilities.provider import (
     RESPONSES,
     Provider,
 )
-
-LOOKED_UP = "2026-11-23"
 
 _BEDROCK_CHAT: Mapping[str, object] = {**PUBLIC, "max_tokens_field": "max_completion_tokens"}
 _BEDROCK_MODELS = ("anthropic.claude-*", "*.anthropic.claude-*", "openai.gpt-*")

@@ -22,6 +22,7 @@ from dragoman_server.capabilities.provider import (
     PUBLIC,
     REFUSED,
     RESPONSES,
+    LocalServer,
     Provider,
 )
 from dragoman_server.settings import UpstreamSettings
@@ -251,17 +252,51 @@ PROVIDERS = (
         models=("gemini-*",),
         url_variable="GOOGLE_GEMINI_BASE_URL",
     ),
+    Provider(
+        "ollama",
+        (),  # the variable may be there for the server on this machine
+        "https://ollama.com/v1",
+        (CHAT,),
+        "docs.ollama.com/api/authentication",
+        PUBLIC,
+        date="2026-11-29",
+        # "x-api-key alone is not supported."
+        by_protocol={MESSAGES: {"auth": "bearer"}},
+    ),
+    Provider(
+        "github",
+        (),  # nor does a token of GitHub show that it is for its models
+        "https://models.github.ai/inference",
+        (CHAT,),
+        "docs.github.com/rest/models; github.blog/changelog/2025-05-15-github-models-api-now-available",
+        # "GET /catalog/models", which is elsewhere and has another form
+        {**PUBLIC, "model_list": False},
+        date="2026-11-29",
+    ),
     *CLOUDS,
 )
 
 
-# Local servers are recognized by their default ports. If another server has one, set `relay`.
-_AT_PORTS: Mapping[tuple[str, int | None], Mapping[str, object]] = {
-    # llama.cpp: events without output_index and sequence_number (its server with openai-python 3.54.0).
-    (RESPONSES, 8080): {"relay": "rewrite"},
-    # vLLM: content_index counts on across items (vllm#45742).
-    (RESPONSES, 8000): {"relay": "rewrite"},
-}
+# If another server has such a port, set what it needs.
+LOCAL_SERVERS = (
+    LocalServer("ollama", 11434, "docs.ollama.com: openai-compatibility; ollama#18241"),
+    LocalServer("lm-studio", 1234, "lmstudio.ai/docs"),
+    LocalServer(
+        "vllm",
+        8000,
+        "docs.vllm.ai; vllm#45742",
+        # content_index counts on across items.
+        {RESPONSES: {"relay": "rewrite"}},
+    ),
+    LocalServer("sglang", 30000, "docs.sglang.ai", {MESSAGES: {"counts_tokens": True}}),
+    LocalServer(
+        "llama.cpp",
+        8080,
+        "its README and its server with openai-python 3.54.0; llama.cpp#20733, #27367",
+        # Events without output_index and sequence_number.
+        {RESPONSES: {"relay": "rewrite"}},
+    ),
+)
 
 
 def host_capabilities(url: str, protocol: str, host: str = AUTO_HOST) -> Mapping[str, object]:
@@ -274,7 +309,10 @@ def host_capabilities(url: str, protocol: str, host: str = AUTO_HOST) -> Mapping
         known: Mapping[str, object] = {**provider.capabilities, **provider.by_protocol.get(protocol, {})}
     else:
         # Local servers accept top_k; public ones may refuse it.
-        known = {**LOCAL, **_AT_PORTS.get((protocol, address_of(url)[1]), {})} if is_local(url) else PUBLIC
+        server = local_server_at(url)
+        known = (
+            {**LOCAL, **(server.by_protocol.get(protocol, {}) if server else {})} if is_local(url) else PUBLIC
+        )
     if protocol == CHAT:
         return known
     only_chat = ("refuses",) if provider is None else ("refuses", "relay")
@@ -331,6 +369,13 @@ def provider_at(url: str, host: str = AUTO_HOST) -> Provider | None:
             if host == public or host.endswith("." + public):
                 return provider
     return None
+
+
+def local_server_at(url: str) -> LocalServer | None:
+    """Return the local server whose default port `url` has, None for a public host as well."""
+    port = address_of(url)[1]
+    found = next((each for each in LOCAL_SERVERS if each.port == port), None)
+    return found if found is not None and is_local(url) else None
 
 
 def kind_of_host(url: str, host: str = AUTO_HOST) -> str:

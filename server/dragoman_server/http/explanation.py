@@ -26,7 +26,7 @@ from dragoman_server.proxying.upload import SMALL_BYTES
 from dragoman_server.relayed.batch import models_in
 from dragoman_server.relayed.body import ids_in_path
 from dragoman_server.relayed.form import Form
-from dragoman_server.relayed.table import ModelPlace, RelayedPath, rows_at
+from dragoman_server.relayed.table import SENDING, ModelPlace, RelayedPath, rows_at
 from dragoman_server.settings import ClientKey, Settings
 from dragoman_server.wire.replies import protocol_of_client
 

@@ -5,6 +5,7 @@ Every row of the tables decides a request there, so a row without an effect fail
 
 import json
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,13 @@ import rows
 from msgspec.structs import replace
 
 from dragoman import UPSTREAMS, RequestRefused, RequestTranslator
+from dragoman_server.accounts import prices as _prices
 from dragoman_server.capabilities import model_families as _model_families
 from dragoman_server.capabilities import providers as _providers
+from dragoman_server.capabilities.cloud_apis import CLOUD_APIS, CloudApi
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES, ModelFamily, families_of
-from dragoman_server.capabilities.provider import Provider
-from dragoman_server.capabilities.providers import PROVIDERS
+from dragoman_server.capabilities.provider import LocalServer, Provider
+from dragoman_server.capabilities.providers import LOCAL_SERVERS, PROVIDERS, host_capabilities, provider_at
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.settings import Settings, UpstreamSettings
 
@@ -125,8 +128,22 @@ def requests() -> list[tuple[list[str], dict[str, Any]]]:
     return [(each, sent(*each)) for each in arguments]
 
 
-def test_each_host_decides_a_request() -> None:
+# Hosts that get what any public host does. Their rows have these settings.
+OF_UPSTREAMS: dict[str, tuple[str, dict[str, object]]] = {
+    "ollama": ("anthropic_messages", {"auth": "bearer"}),
+    "github": ("openai_chat", {"model_list": False}),
+}
+
+
+def test_each_host_decides_a_request_or_a_setting() -> None:
     for provider in PROVIDERS:
+        if provider.name in OF_UPSTREAMS:
+            protocol, settings = OF_UPSTREAMS[provider.name]
+            for url in (provider.base_url, HOSTS["unknown"]):
+                found = host_capabilities(url, protocol)
+                known = {name: found[name] for name in settings if name in found}
+                assert known == (settings if url == provider.base_url else {}), url
+            continue
         of_host = [row for row in requests() if row[0][0] == provider.base_url]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(_providers, "PROVIDERS", tuple(each for each in PROVIDERS if each is not provider))
@@ -165,7 +182,17 @@ def test_other_hosts_of_a_provider_get_the_same_request() -> None:
 
 
 def test_every_row_has_a_source_and_a_date() -> None:
-    table: list[Provider | ModelFamily] = [*PROVIDERS, *MODEL_FAMILIES]
-    for row in table:
-        assert row.source, row
-        assert re.fullmatch(r"20\d\d-\d\d-\d\d", row.date), row
+    """Those of prices as well, and each of them is about a host that has a row."""
+    table: list[Provider | ModelFamily | LocalServer | CloudApi] = [
+        *PROVIDERS,
+        *MODEL_FAMILIES,
+        *LOCAL_SERVERS,
+        *CLOUD_APIS.values(),
+    ]
+    prices = tomllib.loads(Path(_prices.__file__).with_name("prices.toml").read_text("utf-8"))["providers"]
+    found = [(row, row.source, row.date) for row in table]
+    found += [(row["base_url"], row["source"], str(row["date"])) for row in prices]
+    for row, source, date in found:
+        assert source, row
+        assert re.fullmatch(r"20\d\d-\d\d-\d\d", date), row
+    assert all(provider_at(row["base_url"]) for row in prices)

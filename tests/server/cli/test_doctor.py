@@ -62,12 +62,32 @@ def test_without_errors_it_exits_with_0(upstream: str) -> None:
 @pytest.mark.parametrize(
     ("base_url", "host", "text"),
     [
-        ("https://api.x.ai/v1", "auto", "the host of xai: as of 2026-11-22, by docs.x.ai"),
+        (
+            "https://api.x.ai/v1",
+            "auto",
+            "the host of xai: as of 2026-11-22, by docs.x.ai; prices as of 2026-09-29, by "
+            "https://docs.x.ai/developers/models",
+        ),
+        (
+            "http://127.0.0.1:8000/v1",
+            "auto",
+            "a host on a private network: gets what nearly all servers accept; its port is that of vllm, as of "
+            "2026-11-22, by docs.vllm.ai; vllm#45742",
+        ),
+        (
+            "https://res.services.ai.azure.com/anthropic",
+            "auto",
+            "the host of foundry: as of 2026-11-23, by anthropic-python 2.12.0, lib/foundry.py; called as foundry, as "
+            "of 2026-11-23, by anthropic-python 2.12.0, lib/foundry.py; betas: those known of foundry and unknown "
+            "ones; no list of models",
+        ),
         (
             "https://private.test",
             "bedrock-invoke",
             "the host of bedrock: as of 2026-11-23, by docs.aws.amazon.com/bedrock: inference-messages-api, "
-            "inference-responses-api",
+            "inference-responses-api; called as bedrock-invoke, as of 2026-11-23, by anthropic-python 2.12.0, "
+            "lib/bedrock/_client.py; botocore 1.44.8, its service model; betas: those known of bedrock; no list of "
+            "models",
         ),
         ("https://llm.example/v1", "auto", "an unknown public host: gets what nearly all servers accept"),
     ],

@@ -13,7 +13,9 @@ import click
 from msgspec.structs import asdict
 
 from dragoman_server import __version__
-from dragoman_server.capabilities.providers import kind_of_host, provider_at
+from dragoman_server.accounts.prices import price_source
+from dragoman_server.capabilities.cloud_apis import cloud_api_of, host_name
+from dragoman_server.capabilities.providers import kind_of_host, local_server_at, provider_at
 from dragoman_server.cli.clients import CLIENTS, first_requests
 from dragoman_server.cli.options import FAILURE, config_option, loader, print_lines
 from dragoman_server.config.loader import LoadedConfig
@@ -117,11 +119,24 @@ def _summary(loaded: LoadedConfig) -> CheckFinding:
 
 
 def _host(upstream: UpstreamSettings) -> CheckFinding:
-    """Say which row of the table of hosts an upstream gets its capabilities from."""
+    """Say what is known of an upstream's host: each row of a table that is about it, with source and date."""
+    # It takes a while to import.
+    from dragoman_server.models.listing import can_list
+
     url, host = upstream.base_url, upstream.host
     row, where = provider_at(url, host), kind_of_host(url, host)
-    why = "gets what nearly all servers accept" if row is None else f"as of {row.date}, by {row.source}"
-    return CheckFinding.ok("host", f"upstream {upstream.name}", f"is at {where}: {why}")
+    known = ["gets what nearly all servers accept" if row is None else f"as of {row.date}, by {row.source}"]
+    if row is None and (server := local_server_at(url)) is not None:
+        known.append(f"its port is that of {server.name}, as of {server.date}, by {server.source}")
+    if (api := cloud_api_of(upstream)) is not None:
+        known.append(f"called as {host_name(upstream)}, as of {api.date}, by {api.source}")
+        betas = f"those known of {api.betas}" if api.betas else "all"
+        known.append(f"betas: {betas}{' and unknown ones' if api.betas and api.unknown_betas else ''}")
+    if row is not None and not can_list(upstream):
+        known.append("no list of models")
+    if (prices := price_source(url)) is not None:
+        known.append("prices as of {1}, by {0}".format(*prices))
+    return CheckFinding.ok("host", f"upstream {upstream.name}", f"is at {where}: {'; '.join(known)}")
 
 
 def finding_lines(finding: CheckFinding) -> Iterator[str]:
