@@ -73,7 +73,12 @@ CLOUDS = (
         by_protocol={
             MESSAGES: {"counts_tokens": True},
             # "function, mcp, custom, namespace, tool_search, web_search"
-            RESPONSES: {"hosted_tools": ("web_search", "mcp"), "custom_tools": True},
+            # It "rejects `additional_tools` input items", which Codex sends.
+            RESPONSES: {
+                "hosted_tools": ("web_search", "mcp"),
+                "custom_tools": True,
+                "additional_tools": False,
+            },
             CHAT: _BEDROCK_CHAT,
         },
         models=_BEDROCK_MODELS,

@@ -128,3 +128,18 @@ def test_what_a_pass_has_changed_keeps_all_else() -> None:
     assert written(msgspec.structs.replace(request, messages=(message,)))[0]["input"] == [
         {**SHELL, "call_id": "c9"}
     ]
+
+
+def test_tools_that_an_item_declares_are_sent_among_the_requests() -> None:
+    """Where the server does not accept the item, as Mantle. A tool that a search has found stays where it is."""
+    tools = [{"type": "function", "name": name, "parameters": {}, "new": name} for name in "abc"]
+    found = {"type": "tool_search_output", "call_id": "s", "tools": [tools[2]]}
+    declares = {"type": "additional_tools", "role": "developer", "tools": [tools[1]]}
+    body = {"model": "m", "tools": [tools[0]], "input": [HI, declares, found, HI]}
+    ledger = Ledger()
+    out = fit_and_write(SPEC, read_same_protocol(SPEC, body), Capabilities(additional_tools=False), ledger)
+    assert [each["name"] for each in out["tools"]] == ["a", "b"]
+    assert out["tools"][0] == tools[0]
+    assert out["input"] == [HI, found, HI]
+    assert [(loss.code.value, loss.path) for loss in ledger] == [("altered", "/input/1")]
+    assert fit_and_write(SPEC, read_same_protocol(SPEC, body), Capabilities(), Ledger()) == body

@@ -15,6 +15,9 @@ class ResponsesCapabilities(Capabilities, frozen=True):
         Literal["auto", "requested", "never"],
         "summaries of reasoning are requested: with reasoning, if the client requests to see it, or never",
     ] = "requested"
+    additional_tools: Annotated[
+        bool, "accepts items of the input that declare tools; else they are sent among the request's tools"
+    ] = True
     encrypted_reasoning: Annotated[
         bool, "request encrypted reasoning for all clients, so that it is kept between tool calls"
     ] = False

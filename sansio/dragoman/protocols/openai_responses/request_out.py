@@ -11,7 +11,16 @@ from collections.abc import Mapping, Sequence
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.parameters import Converter, fit_effort, requested_effort, write_params
-from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
+from dragoman._ir.request import (
+    Message,
+    OpaquePart,
+    Param,
+    Part,
+    ReasoningConfig,
+    Request,
+    ResponseFormat,
+    Text,
+)
 from dragoman._ir.shape import setting_paths
 from dragoman._ir.wrapped_signatures import Signer, unwrap_summary
 from dragoman._wire.json import JSON, JSONObject
@@ -58,6 +67,10 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
         if not native:
             out["instructions"] = text.text
         messages = messages[1:]
+    moved: frozenset[str] = frozenset()
+    if native and not capabilities.additional_tools:
+        moved = _declarations(messages, ledger)
+        messages = tuple([each for each in messages if each.path not in moved])
     items: JSON = InputWriter(ledger, native).items(messages)
     if not native:
         _add_word_json(request, items, ledger)
@@ -65,7 +78,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
         items = request.native.get("input")
     if items is not None:
         out["input"] = items
-    _write_tools(request, capabilities, out, ledger)
+    _write_tools(request, capabilities, out, ledger, moved)
     if request.parallel_tool_calls is not None:
         out["parallel_tool_calls"] = request.parallel_tool_calls
     if request.stream:
@@ -88,10 +101,28 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     return out
 
 
-def _write_tools(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
+def _declarations(messages: Sequence[Message], ledger: Ledger) -> frozenset[str]:
+    """Return the paths of the items whose tools have to be sent among the request's."""
+    moved = [each.path for each in messages if any(_declares(part) for part in each.parts)]
+    for path in moved:
+        ledger.altered(path, "its tools are sent among those of the request, which the server requires")
+    return frozenset(moved)
+
+
+def _declares(part: Part) -> bool:
+    return isinstance(part, OpaquePart) and part.kind == "additional_tools"
+
+
+def _write_tools(
+    request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger, moved: frozenset[str]
+) -> None:
     native = bool(request.native)
-    # Tools that an input item declares are written there.
-    tools = [tool for tool in request.tools if not (native and tool.path.startswith("/input/"))]
+    # Tools that an input item declares are written there, but for those of the items at the paths `moved`.
+    tools = [
+        tool
+        for tool in request.tools
+        if not (native and tool.path.startswith("/input/") and tool.path.partition("/tools/")[0] not in moved)
+    ]
     body = write_tools(tools, request, capabilities, ledger) if tools else []
     if body:
         out["tools"] = body
