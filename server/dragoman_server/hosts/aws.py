@@ -16,8 +16,14 @@ from dragoman_server.capabilities.provider import MESSAGES
 ERROR_TYPE = "x-amzn-errortype"
 # Errors of the model itself. They say which status it had.
 _OF_MODEL = frozenset({"ModelErrorException", "ModelStreamErrorException"})
-# "inputTokenCount excludes the cache": the event has its own usage, which says more.
+# In the last event. "inputTokenCount excludes the cache", as input_tokens does. A usage of the stream comes first.
 _METRICS = "amazon-bedrock-invocationMetrics"
+_METRICS_OF_USAGE: Mapping[str, str] = {
+    "input_tokens": "inputTokenCount",
+    "output_tokens": "outputTokenCount",
+    "cache_read_input_tokens": "cacheReadInputTokenCount",
+    "cache_creation_input_tokens": "cacheWriteInputTokenCount",
+}
 
 _MESSAGES = UPSTREAMS[MESSAGES]
 # Statuses -> exceptions. In a stream are those only that ResponseStream has (botocore 1.44.8, its service model).
@@ -71,6 +77,7 @@ class BedrockReader:
 
     def __init__(self) -> None:
         self._reader = AwsMessageReader()
+        self._without_usage: JSONObject | None = None  # a message_delta, until the next event has the metrics
 
     @property
     def held_bytes(self) -> int:
@@ -81,21 +88,34 @@ class BedrockReader:
             kind = message.headers.get(":message-type")
             if kind == "event":
                 if message.headers.get(":event-type") == "chunk":
-                    yield _frame_of_chunk(message.payload)
+                    yield from self._frames_of(_data_of_chunk(message.payload))
             elif kind in ("exception", "error"):
+                yield from self._held({})
                 yield _frame_of_error(message)
 
+    def _frames_of(self, data: bytes) -> Iterator[Frame]:
+        event = decode_object(data, "a chunk of the event stream")
+        metrics = event.pop(_METRICS, None)
+        yield from self._held(metrics if type(metrics) is dict else {})
+        if event.get("type") == "message_delta" and not event.get("usage"):
+            self._without_usage = event
+        else:
+            yield Frame(str(event.get("type") or "").encode(), data if metrics is None else encode(event))
 
-def _frame_of_chunk(payload: bytes) -> Frame:
+    def _held(self, metrics: JSONObject) -> Iterator[Frame]:
+        """Yield the event that was held, with its usage."""
+        if (event := self._without_usage) is not None:
+            self._without_usage = None
+            usage = {name: metrics[each] for name, each in _METRICS_OF_USAGE.items() if each in metrics}
+            yield Frame(b"message_delta", encode({**event, "usage": usage} if usage else event))
+
+
+def _data_of_chunk(payload: bytes) -> bytes:
     try:
         text = str(decode_object(payload, "a chunk of the event stream").get("bytes") or "")
-        data = binascii.a2b_base64(text, strict_mode=True)
+        return binascii.a2b_base64(text, strict_mode=True)
     except ValueError:
         raise RemoteProtocolError("a chunk of the event stream is not in base64", status=502) from None
-    event = decode_object(data, "a chunk of the event stream")
-    if event.pop(_METRICS, None) is not None:
-        data = encode(event)
-    return Frame(str(event.get("type") or "").encode(), data)
 
 
 def _frame_of_error(message: AwsMessage) -> Frame:

@@ -169,6 +169,29 @@ async def test_a_stream_of_chunks_is_a_stream_of_events() -> None:
 
 
 @pytest.mark.anyio
+async def test_the_metrics_are_the_usage_of_a_stream_that_has_none() -> None:
+    """It is in the event that ends it, in front of an error as well."""
+    delta = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
+    metrics = {
+        **METRICS["amazon-bedrock-invocationMetrics"],
+        "cacheReadInputTokenCount": 5,
+        "invocationLatency": 9,
+    }
+    usage = {"input_tokens": 2, "output_tokens": 3, "cache_read_input_tokens": 5}
+    last = {**END[-1], "amazon-bedrock-invocationMetrics": metrics}
+    for end, counted in ((chunk(last), {"usage": usage}), (chunk(END[-1]), {})):
+        client = await invoked(b"".join(map(chunk, [START, *TEXT, END[0], delta])) + end)
+        *_, found, stop = [json.loads(frame.data) for frame in SSEParser().receive_data(client.body)]
+        assert (found, stop) == ({**delta, **counted}, END[-1])
+    down = message(
+        {"message": "Down"}, exception_type="serviceUnavailableException", message_type="exception"
+    )
+    client = await invoked(b"".join(map(chunk, [START, *TEXT, END[0], delta])) + down)
+    kinds = [frame.event for frame in SSEParser().receive_data(client.body)]
+    assert kinds[-2:] == [b"message_delta", b"error"]
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("ending", "kind", "text"),
     [
