@@ -227,6 +227,9 @@ _CHAT = re.compile(r"/chat/completions$")
 _RESPONSES = re.compile(r"/responses(?P<rest>/[a-z_]+)?$")
 # Not known to count their tokens.
 _RESPONSES_UNCOUNTED = re.compile(r"/responses(?P<rest>/(?!input_tokens)[a-z_]+)?$")
+# Those whose bodies are JSON, of the paths with the name of a deployment (openai 3.54.0, lib/azure.py).
+_DEPLOYED = re.compile(r"/(?P<rest>(?:chat/)?completions|embeddings|audio/speech|images/generations)$")
+_FILES = re.compile(r"/(?P<rest>(?:files|batches)(?:/[^/]+)*)$")
 _GENERATE = re.compile(r"/v1beta/models/(?P<model>[^/]+):(?P<verb>[A-Za-z]+)$")
 _MODELS = re.compile(r"/models$")
 
@@ -273,8 +276,9 @@ CLOUD_APIS: Mapping[str, CloudApi] = {
         extra="azure",
         scope="https://ai.azure.com/.default",
         routes=(
-            Route(_CHAT, "/deployments/{model}/chat/completions?api-version={api_version}"),
+            Route(_DEPLOYED, "/deployments/{model}/{rest}?api-version={api_version}"),
             Route(_RESPONSES, "/responses{rest}?api-version={api_version}"),
+            Route(_FILES, "/{rest}?api-version={api_version}"),
         ),
         base_ends=("/v1",),
     ),

@@ -14,7 +14,9 @@ from dragoman_server.capabilities.cloud_apis import (
 )
 from dragoman_server.hosts.aws import BEDROCK_STREAM, count_tokens_body
 from dragoman_server.hosts.host import HostError, UpstreamCall
+from dragoman_server.relayed.table import JSON
 from dragoman_server.settings import UpstreamSettings
+from dragoman_server.wire.headers import media_type
 
 _IN_CHUNKS = ("x-amzn-bedrock-accept", "application/json")
 _NO_BODY = RequestHead("", False, {})
@@ -26,7 +28,7 @@ def fit_cloud_call(call: UpstreamCall, upstream: UpstreamSettings) -> UpstreamCa
     assert api is not None  # its host has this function
     url, mark, query = call.url.partition("?")
     try:
-        head = peek(call.held) if call.held else _NO_BODY
+        head = peek(call.held) if call.held and media_type(call.headers) == JSON else _NO_BODY
     except RemoteProtocolError as error:
         raise HostError(error.message) from None
     route = api.route(url, head.model)

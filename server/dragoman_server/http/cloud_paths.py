@@ -45,6 +45,7 @@ class CloudPath:
         path: With names of PLACES in braces.
         leads_to: The path here, with some of them.
         cloud: For people.
+        version: The parameter of the query with the version of the cloud's API.
         stream: The path says if the response is a stream, and the body does not.
         wraps_messages: The body has members that are headers in Messages.
         unwrap: Returns the body of Messages that a body has in it.
@@ -55,6 +56,7 @@ class CloudPath:
     path: str
     leads_to: str
     cloud: str
+    version: str = ""
     stream: bool | None = None
     wraps_messages: bool = False
     unwrap: Callable[[bytes], bytes] | None = None
@@ -121,9 +123,9 @@ _CLAUDE = "{project}/publishers/anthropic/models/"
 CLOUD_PATHS = (
     CloudPath("/anthropic/v1/{rest}", "/v1/{rest}", _FOUNDRY),
     CloudPath("/openai/v1/{rest}", "/v1/{rest}", _AZURE),
-    CloudPath("/openai/deployments/{model}/{rest}", "/v1/{rest}", _DATED),
+    CloudPath("/openai/deployments/{model}/{rest}", "/v1/{rest}", _DATED, "api-version"),
     *(
-        CloudPath(f"/openai/{name}{{rest}}", f"/v1/{name}{{rest}}", _DATED)
+        CloudPath(f"/openai/{name}{{rest}}", f"/v1/{name}{{rest}}", _DATED, "api-version")
         for name in ("responses", "models", "files", "batches")
     ),
     CloudPath(_CLAUDE + "count-tokens:rawPredict", "/v1/messages/count_tokens", _VERTEX, wraps_messages=True),
@@ -180,6 +182,12 @@ class CloudRequest(msgspec.Struct, frozen=True):
 
     row: CloudPath
     model: str
+
+    def query_as_served(self, query: str) -> str:
+        """Return the query of the request here."""
+        if not self.row.version:
+            return query
+        return "&".join([each for each in query.split("&") if each.partition("=")[0] != self.row.version])
 
     def as_served(self, body: bytes, headers: Mapping[str, str]) -> tuple[bytes, dict[str, str]]:
         """Return the body of the request here, and the headers that were members of it.
@@ -250,7 +258,8 @@ def enter(scope: Scope, send: Send) -> tuple[Scope, Send]:
         return scope, send
     path, request = found
     row, served = request.row, scope.get("root_path", "") + path
-    scope = {**scope, "path": served, SCOPE_PATH: scope["path"], SCOPE_CLOUD: request}
+    query = request.query_as_served(scope.get("query_string", b"").decode("latin-1")).encode("latin-1")
+    scope = {**scope, "path": served, SCOPE_PATH: scope["path"], SCOPE_CLOUD: request, "query_string": query}
     if request.model:
         scope["path_params"] = {"model": request.model}
     if row.reply is None or scope["type"] != "http":

@@ -70,6 +70,7 @@ class RequestExplainer:
         path, cloud = cloud_request_at(call.path) or (call.path, None)
         call, notes = call._replace(path=path), list[str]()
         if cloud is not None and cloud.row.cloud:
+            call = call._replace(query=cloud.query_as_served(call.query))
             notes.append(f"it comes at a path of a cloud ({cloud.row.cloud}), and is served as {path}")
         model, protocol = "" if cloud is None else cloud.model, ""
         found = find_endpoint(self.protocols.values(), path, call.query) if call.method == "POST" else None

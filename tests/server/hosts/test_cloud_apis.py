@@ -1,5 +1,7 @@
 """The APIs of clouds: a client's request in, the cloud's out, as rows of sent.txt; and what its answers mean."""
 
+# ruff: noqa: E501 -- a table is read by row
+
 import base64
 import json
 import struct
@@ -376,3 +378,44 @@ async def test_tokens_of_a_profile_whose_model_is_not_known_are_estimated() -> N
     async with app.lifespan():
         client = await call(app, "/v1/messages/count_tokens", {"model": f"up/{arn}", "messages": HI})
     assert (client.status, client.headers.get("dragoman-estimate")) == (200, "true")
+
+
+FORM = b'--b\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--b--'
+AZURE, DATED = "https://res.openai.azure.com/openai", "api-version=2024-10-21"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("base_url", "host", "method", "path", "body", "url"),
+    [
+        (AZURE, "azure-dated", "POST", "/v1/embeddings", {"model": "up/e", "input": "Hi"}, f"{AZURE}/deployments/e/embeddings?{DATED}"),
+        (AZURE, "azure-dated", "POST", "/openai/deployments/m/completions?api-version=1&x=2", {"prompt": "Hi"}, f"{AZURE}/deployments/e/completions?{DATED}&x=2"),
+        (AZURE, "azure-dated", "POST", "/v1/audio/speech", {"model": "up/e"}, f"{AZURE}/deployments/e/audio/speech?{DATED}"),
+        (AZURE, "azure-dated", "POST", "/v1/files", FORM, f"{AZURE}/files?{DATED}"),
+        (AZURE, "azure-dated", "GET", "/v1/files/file-abc1/content", b"", f"{AZURE}/files/file-abc1/content?{DATED}"),
+        (AZURE, "azure-dated", "GET", "/v1/batches?limit=2", b"", f"{AZURE}/batches?{DATED}&limit=2"),
+        # Where an API says nothing of a path it stays, and a form is no JSON.
+        ("https://bedrock-mantle.us-east-1.api.aws/v1", "auto", "POST", "/v1/files", FORM, "https://bedrock-mantle.us-east-1.api.aws/v1/files"),
+    ],
+)  # fmt: skip
+async def test_the_other_endpoints_at_clouds(
+    base_url: str, host: str, method: str, path: str, body: Any, url: str
+) -> None:
+    asked: list[httpx2.Request] = []
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request)
+        return httpx2.Response(200, json={})
+
+    up = replace(INVOKE, protocol="openai_chat", protocols=("openai_chat",), base_url=base_url, host=host)
+    settings = Settings(
+        upstreams=(up,),
+        models={"m": "up/e"},
+        endpoints={"/v1/files": ("up",), "/v1/batches": ("up",)},
+    )
+    app = create_app(settings, client=UpstreamClient(transport=httpx2.MockTransport(respond)))
+    kind = "multipart/form-data; boundary=b" if body is FORM else "application/json"
+    async with app.lifespan():
+        client = await call(app, path, body, method, headers={"content-type": kind})
+    assert (client.status, [str(each.url) for each in asked]) == (200, [url]), client.body
+    assert asked[0].content == (body if isinstance(body, bytes) else asked[0].content)
