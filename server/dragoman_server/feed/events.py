@@ -1,10 +1,17 @@
 """The events of the feed, the ring that keeps the latest ones, and which of them a reader gets."""
 
-from collections import deque
+from bisect import bisect_right
 from collections.abc import Sequence
-from typing import NamedTuple
+from itertools import accumulate, chain
+from operator import attrgetter
+from typing import NamedTuple, TypeAlias
 
 import msgspec
+from msgspec.structs import astuple
+
+from dragoman.errors import mask_value
+from dragoman.jsontext import JSONObject, encode_lines
+from dragoman_server.settings.secret import Mask
 
 # Bytes that client and upstream send. It is not made, and not sent, unless a reader asks for this type.
 WIRE_EVENT = "request.wire"
@@ -37,13 +44,20 @@ MAX_BATCH_EVENTS = 256
 MAX_BATCH_BYTES = 256 * 1024
 
 
-class FeedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
+# The request, client key, model and upstream of an event, see FeedEvent.
+EventLabels: TypeAlias = tuple[str, str, str, str]
+
+# The data of an event, as it is encoded.
+EventData: TypeAlias = JSONObject | msgspec.Struct
+
+
+class FeedEvent(msgspec.Struct, array_like=True, gc=False):
     """One event.
 
     Attributes:
         number: Its place among the events of its process, from 1 on.
         request, client_key, model, upstream: Its request's, as far as known by then, else ""; for filters.
-        data: A JSON object.
+        data: A JSON object. It is encoded before a reader gets the event.
     """
 
     number: int
@@ -52,7 +66,7 @@ class FeedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     client_key: str
     model: str
     upstream: str
-    data: str
+    data: str = ""
 
 
 class EventFilter(msgspec.Struct, frozen=True):
@@ -68,10 +82,14 @@ class EventFilter(msgspec.Struct, frozen=True):
     def wants_wire(self) -> bool:
         return WIRE_EVENT in self.type
 
-    def conditions(self) -> list[tuple[str, frozenset[str]]]:
-        """Return fields of events, each with the values of which an event has to have one."""
-        values = [(name, getattr(self, name)) for name in self.__struct_fields__]
-        return [("type", self.type or _OTHER_EVENTS), *(each for each in values[1:] if each[1])]
+    def choose(self, events: list[FeedEvent]) -> list[FeedEvent]:
+        """Return those of some events that the reader gets."""
+        types = self.type or _OTHER_EVENTS
+        events = [event for event in events if event.type in types]
+        for name in self.__struct_fields__[1:]:
+            if values := getattr(self, name):
+                events = [event for event in events if getattr(event, name) in values]
+        return events
 
 
 class KeptEvents(NamedTuple):
@@ -95,11 +113,16 @@ class EventBatch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class EventRing:
-    """The latest events of one process, within limits of count and bytes."""
+    """The latest events of one process, within limits of count and bytes.
+
+    Attributes:
+        waiting: The data of the last events, until encode() is called.
+    """
 
     def __init__(self, max_events: int = MAX_KEPT_EVENTS, max_bytes: int = MAX_KEPT_BYTES) -> None:
+        self.waiting: list[EventData] = []
         self._max_events, self._max_bytes = max_events, max_bytes
-        self._events: deque[FeedEvent] = deque()
+        self._events: list[FeedEvent] = []
         self._size = 0
         self._next = 1
 
@@ -107,17 +130,37 @@ class EventRing:
     def kept(self) -> KeptEvents:
         return KeptEvents(self._next - len(self._events), self._next - 1)
 
-    def add(self, kind: str, labels: tuple[str, str, str, str], data: str) -> None:
-        """Add an event. kind: its type. labels: of its request, see FeedEvent."""
-        self._events.append(FeedEvent(self._next, kind, *labels, data))
+    def add(self, kind: str, labels: EventLabels, data: EventData) -> int:
+        """Add an event, and return how many wait. kind: its type."""
+        self._events.append(FeedEvent(self._next, kind, *labels))
         self._next += 1
-        self._size += len(data)
-        while len(self._events) > self._max_events or self._size > self._max_bytes:
-            self._size -= len(self._events.popleft().data)
+        self.waiting.append(data)
+        return len(self.waiting)
+
+    def encode(self, mask: Mask) -> None:
+        """Encode what waits: together, because most of what this takes is taken once for all. mask: removes secrets."""
+        waiting, self.waiting = self.waiting, []
+        members = chain.from_iterable(
+            [data.values() if isinstance(data, dict) else astuple(data) for data in waiting]
+        )
+        if mask.may_change_values(members):
+            waiting = [mask_value(msgspec.to_builtins(data), mask) for data in waiting]
+        text = encode_lines(waiting).decode()
+        events = self._events
+        for event, line in zip(events[-len(waiting) :], text.split("\n"), strict=False):
+            event.data = line
+        dropped = max(0, len(events) - self._max_events)
+        size = self._size + len(text) - len(waiting) - sum(map(len, map(_data, events[:dropped])))
+        while size > self._max_bytes:
+            size -= len(events[dropped].data)
+            dropped += 1
+        del events[:dropped]
+        self._size = size
 
     def clear(self) -> None:
         """Remove all events. A number is left out, so that a reader that comes back finds that some are missing."""
         self._events.clear()
+        self.waiting.clear()
         self._size = 0
         self._next += 1
 
@@ -125,19 +168,14 @@ class EventRing:
         """Return what follows the event of this number, not all of it if that is much."""
         first = self.kept.first
         start = max(seen + 1, first)
-        chosen: list[FeedEvent] = []
-        size = looked_at = 0
-        conditions = wanted.conditions()
-        # By index, because most readers are near the end, which an iterator would have to walk to.
-        for index in range(start - first, min(start - first + MAX_BATCH_EVENTS, len(self._events))):
-            event = self._events[index]
-            looked_at += 1
-            for name, values in conditions:
-                if getattr(event, name) not in values:
-                    break
-            else:
-                chosen.append(event)
-                size += len(event.data)
-                if size > MAX_BATCH_BYTES:
-                    break
-        return EventBatch(start - seen - 1, start - 1 + looked_at, chosen)
+        events = self._events[start - first : start - first + MAX_BATCH_EVENTS]
+        last = start - 1 + len(events)
+        chosen = wanted.choose(events)
+        fit = bisect_right(list(accumulate(map(len, map(_data, chosen)))), MAX_BATCH_BYTES) + 1
+        if fit < len(chosen):
+            chosen = chosen[:fit]
+            last = chosen[-1].number
+        return EventBatch(start - seen - 1, last, chosen)
+
+
+_data = attrgetter("data")

@@ -4,17 +4,21 @@ Nothing is kept, and no request makes an event, unless there is a reader or the 
 """
 
 import os
-import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import anyio
 
 from dragoman import RequestRefused
-from dragoman.errors import mask_value
-from dragoman.jsontext import JSON, encode_lines
-from dragoman_server.feed.events import MAX_LABEL_LENGTH, WIRE_EVENT, EventBatch, EventFilter, EventRing
+from dragoman_server.feed.events import (
+    MAX_LABEL_LENGTH,
+    WIRE_EVENT,
+    EventBatch,
+    EventData,
+    EventFilter,
+    EventRing,
+)
 from dragoman_server.log import RequestRecord
 from dragoman_server.platform.changes import Changes
 from dragoman_server.platform.task_group import BackgroundTaskGroup
@@ -26,12 +30,12 @@ KEPT_S = 60.0
 # Readers of one process, those of other workers not counted. Each is a connection that is always open.
 MAX_READERS = 16
 
-# Seconds for which events gather before a reader gets them, so that a busy gateway does not wake it for each.
-GATHER_S = 0.05
+# Seconds for which events gather before a reader gets them, so that it is woken ten times a second at most.
+GATHER_S = 0.1
 
 # Events that wait to be encoded until a reader comes for them: few, because those with many losses are large. Those
 # with bytes that were sent do not wait.
-MAX_PENDING = 16
+MAX_WAITING = 64
 
 
 class Feed(BackgroundTaskGroup):
@@ -47,10 +51,9 @@ class Feed(BackgroundTaskGroup):
     """
 
     def __init__(self, mask: Mask) -> None:
-        self.is_open = False
+        self.is_open = self.wants_wire = False
         self.name = f"{os.getpid():x}-{os.urandom(4).hex()}"
         self._ring = EventRing()
-        self._pending: list[tuple[str, tuple[str, str, str, str], dict[str, JSON]]] = []
         self._mask = mask
         self._changes = Changes()
         self._followers = self._wire_followers = 0
@@ -60,48 +63,38 @@ class Feed(BackgroundTaskGroup):
 
     def configure(self, mask: Mask) -> None:
         """Use the mask of this configuration from now on."""
-        self._encode_pending()
+        self._encode()
         self._mask = mask
 
     # Events.
 
-    def publish(self, kind: str, record: RequestRecord, data: Mapping[str, JSON]) -> None:
+    def publish(self, kind: str, record: RequestRecord, data: EventData) -> None:
         """Add an event of a request. kind: its type. data: with short texts only, and no member that changes later."""
         if self.is_open:
             model = (record.model or "")[:MAX_LABEL_LENGTH]
             labels = (record.id, record.client_key or "", model, record.upstream or "")
-            event = {"request": record.id, "at": now(), **data}
-            self._pending.append((kind, labels, event))
-            if len(self._pending) == 1:  # who waits has taken all before
+            waiting = self._ring.add(kind, labels, data)
+            if waiting == 1:  # who waits has taken all before
                 self._changes.note()
-            if len(self._pending) == MAX_PENDING or kind == WIRE_EVENT:
-                self._encode_pending()
+            if waiting >= MAX_WAITING or kind == WIRE_EVENT:
+                self._encode()
 
     @property
     def ring(self) -> EventRing:
-        """The events."""
-        self._encode_pending()
+        """The events, all of them encoded."""
+        self._encode()
         return self._ring
 
-    def _encode_pending(self) -> None:
-        """Put the events that wait into the ring: together, because most of what this takes is taken once for all."""
-        pending, self._pending = self._pending, []
-        text = encode_lines([event for _, _, event in pending]).decode()
-        if self._mask.may_change(text):
-            text = encode_lines([mask_value(event, self._mask) for _, _, event in pending]).decode()
-        for (kind, labels, _), line in zip(pending, text.split("\n")[:-1], strict=True):
-            self._ring.add(kind, labels, line)
-
-    @property
-    def wants_wire(self) -> bool:
-        return self._wire_followers > 0
+    def _encode(self) -> None:
+        if self._ring.waiting:
+            self._ring.encode(self._mask)
 
     @contextmanager
     def kept(self, wanted: EventFilter) -> Iterator[None]:
         """Keep events inside of this block, and for KEPT_S after the last one. wanted: by its reader."""
         self._followers += 1
         self._wire_followers += wanted.wants_wire
-        self.is_open = True
+        self.is_open, self.wants_wire = True, self._wire_followers > 0
         if self._closing is not None:
             self._closing.cancel()
         try:
@@ -109,6 +102,7 @@ class Feed(BackgroundTaskGroup):
         finally:
             self._followers -= 1
             self._wire_followers -= wanted.wants_wire
+            self.wants_wire = self._wire_followers > 0
             if not self._followers:
                 if self._tasks is None:
                     self._close()
@@ -137,9 +131,12 @@ class Feed(BackgroundTaskGroup):
             if batch.last > seen:
                 seen = batch.last
                 await send(batch)
-                await anyio.sleep(GATHER_S if seen == self.ring.kept.last else 0)
+            if seen < self._ring.kept.last:
+                await anyio.lowlevel.checkpoint()
             else:
-                await self._changes.wait()
+                if not self._ring.waiting:
+                    await self._changes.wait()
+                await anyio.sleep(GATHER_S)
 
     # Readers.
 
@@ -178,8 +175,3 @@ class OpenReader:
 
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     end_reason: str = ""
-
-
-def now() -> float:
-    """Return the time of an event: seconds since the epoch, to a tenth of a millisecond."""
-    return int(time.time() * 10_000) / 10_000  # round() takes five times as long

@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from dragoman_server.feed.events import EventBatch, EventFilter, KeptEvents
 from dragoman_server.feed.feed import Feed
-from dragoman_server.feed.workers import CONNECTION_ERRORS, WorkerConnection, other_workers
+from dragoman_server.feed.workers import CONNECTION_ERRORS, WorkerConnection, has_workers, other_workers
 
 # Seconds between two looks for workers that have started.
 _LOOK_S = 0.25
@@ -117,7 +117,8 @@ class FeedReader:
         self._started.set()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._follow_own)
-            await self._look_for_workers(tasks)
+            if has_workers():
+                await self._look_for_workers(tasks)
 
     async def _follow_own(self) -> None:
         name = self._feed.name

@@ -126,6 +126,11 @@ class _EventServer(BackgroundTaskGroup):
             tasks.cancel_scope.cancel()
 
 
+def has_workers() -> bool:
+    """True if other workers can be found: this process is one of several."""
+    return DIRECTORY_VARIABLE in os.environ
+
+
 def other_workers(feed: Feed) -> dict[str, Path]:
     """Return the sockets of the other workers, by their names."""
     directory = os.environ.get(DIRECTORY_VARIABLE)

@@ -90,7 +90,7 @@ class BaseEndpoint(ABC):
         framing = SSE if self.endpoint is None else self.endpoint.framing
         request = ClientRequest(scope, receive, send, record, framing)
         telemetry = request.telemetry = self.gateway.telemetry.begin(
-            record, scope, request.headers, self.endpoint
+            record, scope, request.headers, request.time, self.endpoint
         )
         if telemetry is not None:
             request.response.watch = telemetry.watch

@@ -13,6 +13,8 @@ from dataclasses import fields, is_dataclass
 from string import ascii_lowercase, ascii_uppercase
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from dragoman.jsontext import JSON
+
 MASK = "****"
 # The last characters distinguish two keys. They would reveal too much of a short secret.
 _VISIBLE_CHARACTERS = 4
@@ -122,6 +124,10 @@ class Mask:
         """Return False, quickly, for texts that contain no beginning of a secret: nearly all of them."""
         return self._may_change(_read(text))
 
+    def may_change_values(self, values: Iterable[JSON]) -> bool:
+        """Return what may_change() does for the strings in values of JSON: once for each string, not in its JSON."""
+        return self.may_change("\n".join(_strings_in(values, set())))
+
     def __call__(self, text: str) -> str:
         masked, done = [], 0
         for start, end in self.spans(text):
@@ -187,6 +193,20 @@ _SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 # The end of a text that was cut, and of one that was cut inside of an escaped letter.
 _CUTS = (re.compile(r"(?:\.\.\.|…)?\Z"), re.compile(r"(?:%|\\+u?|&\#?x?)\w{0,7}(?:\.\.\.|…)?\Z"))
+
+
+def _strings_in(values: Iterable[JSON], found: set[str]) -> set[str]:
+    """Add all strings in values of JSON, names of members included."""
+    for value in values:
+        kind = type(value)
+        if kind is str:
+            found.add(value)
+        elif kind is list:
+            _strings_in(value, found)
+        elif kind is dict:
+            _strings_in(value, found)
+            _strings_in(value.values(), found)
+    return found
 
 
 def _read(text: str) -> str:

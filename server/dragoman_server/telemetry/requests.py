@@ -5,13 +5,13 @@ They are made from the same moments of a request: it begins, is planned, makes a
 
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from starlette.types import Scope
 
-from dragoman import Loss
+from dragoman import Ledger
 from dragoman.codec import Endpoint
 from dragoman_server.feed.feed import Feed
 from dragoman_server.feed.requests import RequestEvents, publish_end
@@ -90,11 +90,12 @@ class Telemetry:
         record: RequestRecord,
         scope: Scope,
         headers: Mapping[str, str],
+        clock: Callable[[], float],
         endpoint: Endpoint | None = None,
     ) -> "RequestTelemetry | None":
         """Return the part of a request that begins, None where nothing is switched on.
 
-        headers: the client's. endpoint: where it came in, if that is an endpoint of a protocol.
+        headers: the client's. clock: of the event loop. endpoint: where it came in, if that is one of a protocol.
         """
         metrics, tracing, feed = self.metrics, self._tracing, self.feed
         if metrics is None and tracing is None and not feed.is_open:
@@ -104,7 +105,7 @@ class Telemetry:
             trace = tracing.request(
                 record, scope["method"], scope.get("scheme", "http"), _route(scope, endpoint), headers
             )
-        events = RequestEvents(feed, record, os.getpid()) if feed.is_open else None
+        events = RequestEvents(feed, record, os.getpid(), clock) if feed.is_open else None
         return RequestTelemetry(metrics, trace, events, record)
 
     def count(self, record: RequestRecord, line: dict[str, object] | None) -> None:
@@ -154,7 +155,7 @@ class RequestTelemetry:
         if metrics is not None:
             metrics.open_requests.inc()
 
-    def planned(self, *, stream: bool, losses: Iterable[Loss], session: str | None) -> None:
+    def planned(self, *, stream: bool, losses: Ledger, session: str | None) -> None:
         """Record that the request will be sent.
 
         stream: the client gets a stream. losses: of the request. session: the key of its conversation.

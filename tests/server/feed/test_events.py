@@ -1,14 +1,16 @@
 """The ring of the latest events, and filters: what a reader gets, and what it has lost."""
 
 from dragoman_server.feed.events import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, EventBatch, EventFilter, EventRing
+from dragoman_server.settings.secret import Mask
 
 ALL = EventFilter()
 
 
-def filled(count: int, ring: EventRing | None = None, data: str = "{}") -> EventRing:
+def filled(count: int, ring: EventRing | None = None, text: str = "") -> EventRing:
     ring = ring or EventRing()
     for number in range(count):
-        ring.add("request.begun", (f"r{number % 2}", "red", "m", "up"), data)
+        ring.add("request.begun", (f"r{number % 2}", "red", "m", "up"), {"a": text})
+    ring.encode(Mask(()))
     return ring
 
 
@@ -35,10 +37,11 @@ def test_a_reader_gets_what_follows_and_how_many_it_has_lost() -> None:
 
 
 def test_bytes_are_bounded_as_well() -> None:
-    ring = filled(10, EventRing(max_bytes=35), "0123456789")
+    ring = filled(10, EventRing(max_bytes=55), "0123456789")  # 18 bytes each
     assert ring.kept == (8, 10)
     ring.clear()
     assert filled(4, ring, "0123456789").kept == (13, 15), "all bytes were counted out"
+    assert filled(1, ring, "0123456789" * 6).kept == (17, 16), "one that is larger than all is not kept"
 
 
 def test_a_batch_is_bounded_and_the_next_one_goes_on() -> None:
@@ -46,7 +49,7 @@ def test_a_batch_is_bounded_and_the_next_one_goes_on() -> None:
     first = ring.after(0, ALL)
     assert (len(first.events), first.last) == (MAX_BATCH_EVENTS, MAX_BATCH_EVENTS)
     assert numbers(ring.after(first.last, ALL))[1] == [MAX_BATCH_EVENTS + 1, MAX_BATCH_EVENTS + 2]
-    large = filled(5, data="x" * (MAX_BATCH_BYTES // 2))
+    large = filled(5, text="x" * (MAX_BATCH_BYTES // 2 - 8))
     assert numbers(large.after(0, ALL)) == (0, [1, 2, 3], 3)
 
 

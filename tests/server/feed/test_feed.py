@@ -26,7 +26,7 @@ from dragoman_server.feed.events import (
     EventBatch,
     EventFilter,
 )
-from dragoman_server.feed.feed import GATHER_S, KEPT_S, MAX_PENDING, MAX_READERS, Feed
+from dragoman_server.feed.feed import GATHER_S, KEPT_S, MAX_READERS, MAX_WAITING, Feed
 from dragoman_server.feed.reader import FeedReader
 from dragoman_server.feed.requests import MAX_LOSSES, bounded_losses
 from dragoman_server.feed.workers import DIRECTORY_VARIABLE, serving_workers
@@ -226,10 +226,10 @@ async def test_what_no_endpoint_receives_only_ends() -> None:
 
 
 def test_losses_are_bounded() -> None:
-    assert bounded_losses(["a"] * MAX_LOSSES) == {"losses": ["a"] * MAX_LOSSES}
-    more = bounded_losses(["x" * 5000] * (MAX_LOSSES + 3))
-    assert more["losses_left_out"] == 3
-    assert len(str(more)) < MAX_LOSSES * 600
+    assert bounded_losses(["a"] * MAX_LOSSES) == (["a"] * MAX_LOSSES, None)
+    shown, left_out = bounded_losses(["x" * 5000] * (MAX_LOSSES + 3))
+    assert left_out == 3
+    assert len(str(shown)) < MAX_LOSSES * 600
 
 
 @pytest.mark.prints_secrets  # the client gets back the name that it sent
@@ -252,15 +252,15 @@ async def test_no_secret_and_no_long_text_is_in_an_event() -> None:
 async def test_events_that_wait_are_few_and_masked_by_the_configuration_of_their_time() -> None:
     feed = Feed(Mask([UPSTREAM_KEY]))
     with feed.kept(ALL):
-        for _ in range(MAX_PENDING + 1):
+        for _ in range(MAX_WAITING + 1):
             feed.publish("request.begun", RequestRecord("id", "p", "/"), {"path": f"/{UPSTREAM_KEY}"})
-        assert len(feed._pending) == 1
+        assert len(feed._ring.waiting) == 1
         feed.publish(WIRE_EVENT, RequestRecord("id", "p", "/"), {"text": "Hello"})
-        assert not feed._pending
+        assert not feed._ring.waiting
         feed.publish("request.begun", RequestRecord("id", "p", "/"), {"path": f"/{UPSTREAM_KEY}"})
         feed.configure(Mask(()))
         events = feed.ring.after(0, ALL).events
-    assert [json.loads(event.data)["path"] for event in events] == ["/****"] * (MAX_PENDING + 2)
+    assert [json.loads(event.data)["path"] for event in events] == ["/****"] * (MAX_WAITING + 2)
 
 
 async def test_a_reader_that_is_behind_does_not_wait_between_batches() -> None:
@@ -284,7 +284,7 @@ async def test_without_a_reader_nothing_is_kept_and_after_the_last_one_only_for_
     async with serving() as app:
         feed = app._served.gateway.telemetry.feed
         plain = Telemetry(Settings(), {})
-        assert plain.begin(RequestRecord("id", "p", "/"), http_scope("/"), {}) is None
+        assert plain.begin(RequestRecord("id", "p", "/"), http_scope("/"), {}, anyio.current_time) is None
         await chat(app)
         assert (feed.is_open, feed.ring.kept) == (False, (1, 0))
         async with reading(app):

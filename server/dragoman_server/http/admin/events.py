@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from contextlib import suppress
+from time import time
 
 import anyio
 from starlette.routing import BaseRoute
@@ -12,7 +13,7 @@ from dragoman.jsontext import JSON, encode_text
 from dragoman_server import __version__
 from dragoman_server.accounts.stored_keys import all_keys
 from dragoman_server.feed.events import EVENT_TYPES, MAX_LABEL_LENGTH, EventBatch, EventFilter
-from dragoman_server.feed.feed import Feed, OpenReader, now
+from dragoman_server.feed.feed import Feed, OpenReader
 from dragoman_server.feed.reader import FeedReader, UnknownEventId, parse_event_id, process_id
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.auth import ADMIN_PATH, Refuse
@@ -163,7 +164,7 @@ class _EventStream:
     async def _begin(self) -> None:
         reader = self._reader
         hello: dict[str, JSON] = {
-            "at": now(),
+            "at": time(),
             "version": __version__,
             "workers": list(reader.workers),
             "resumed": reader.resumed,
@@ -179,7 +180,7 @@ class _EventStream:
         if not self._begun:
             raise RequestRefused("the gateway is stopping or reloading; try again", status=503)
         with anyio.move_on_after(_END_S, shield=True), suppress(OSError):
-            text = _event("end", encode_text({"at": now(), "reason": opened.end_reason}))
+            text = _event("end", encode_text({"at": time(), "reason": opened.end_reason}))
             await self._send({"type": "http.response.body", "body": text.encode()})
 
     async def _write(self, text: str) -> None:
@@ -191,7 +192,7 @@ class _EventStream:
         """Send what there is of one worker."""
         reader, texts = self._reader, []
         if batch.lost:
-            lost = {"at": now(), "worker": process_id(worker), "count": batch.lost}
+            lost = {"at": time(), "worker": process_id(worker), "count": batch.lost}
             texts.append(_event("lost", encode_text(lost)))
         before, after = reader.id_around(worker)
         texts += [
@@ -203,10 +204,10 @@ class _EventStream:
             await self._write("".join(texts))
 
     async def _joined(self, worker: str) -> None:
-        await self._write(_event("worker.joined", encode_text({"at": now(), "worker": process_id(worker)})))
+        await self._write(_event("worker.joined", encode_text({"at": time(), "worker": process_id(worker)})))
 
     async def _left(self, worker: str) -> None:
-        await self._write(_event("worker.left", encode_text({"at": now(), "worker": process_id(worker)})))
+        await self._write(_event("worker.left", encode_text({"at": time(), "worker": process_id(worker)})))
 
     async def _send_heartbeats(self) -> None:
         while True:
