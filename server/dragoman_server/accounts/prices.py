@@ -4,8 +4,8 @@ Prices are in the `[[prices]]` of the configuration, else in prices.toml, for pr
 
 A price is looked up by all names that a model has: the one that the client sent, `upstream/model`, and the upstream's
 own. The first table that matches any of them is used, so an exception goes before the rule. The prices of the package
-are for the upstream's own name alone, and only where the upstream's base URL is the provider's: another server with the
-same model has other prices, and a local one has none.
+are for the upstream's own name alone, and only where the base URL is the provider's, or of a cloud where its models
+cost the same: another server with the same model has other prices, and a local one has none.
 """
 
 import tomllib
@@ -17,12 +17,12 @@ from typing import Any
 
 from dragoman import Usage
 from dragoman_server.settings import Price, UpstreamSettings
-from dragoman_server.settings.patterns import PatternTable
+from dragoman_server.settings.patterns import PatternTable, captures
 
 _FILE = Path(__file__).with_name("prices.toml")
 
 # Providers append a date to the names of snapshots: claude-haiku-4-5-20251001, gpt-5.4-2026-03-05.
-_DATED = "-20*"
+_NAMES = ("{model}", "{model}-20*")
 
 _MILLION = 1_000_000
 
@@ -59,36 +59,45 @@ def names_of(model: str | None, upstream: str | None, upstream_model: str | None
 
 def packaged_prices(base_url: str) -> PatternTable[Price] | None:
     """Return the package's prices of the server at this URL, None if it has none."""
-    # A text with the host's end in it, so that no other host begins with it.
-    return next((found for url, found in _packaged().items() if f"{base_url}/".startswith(f"{url}/")), None)
+    return next((found for url, found in _packaged().items() if _is_at(base_url, url)), None)
 
 
 def price_source(base_url: str) -> tuple[str, str] | None:
     """Return source and newest date of the package's prices of the server at this URL, None if it has none."""
-    found = [each for each in _providers() if f"{base_url}/".startswith(f"{each['base_url']}/")]
-    newest = max(found, key=lambda each: each["date"], default=None)
+    tables = [each for tables in _file().values() for each in tables if _is_at(base_url, each["base_url"])]
+    newest = max(tables, key=lambda each: each["date"], default=None)
     return None if newest is None else (newest["source"], str(newest["date"]))
 
 
+def _is_at(base_url: str, pattern: str) -> bool:
+    """True if a base URL is that of a table, in which a `*` is any text without a slash."""
+    # A text with the host's end in it, so that no other host begins with it.
+    texts = captures(f"{base_url}/", f"{pattern}/*")
+    return texts is not None and not any("/" in text for text in texts[:-1])
+
+
 @cache
-def _providers() -> list[dict[str, Any]]:
-    """Return the tables of prices.toml."""
-    tables: list[dict[str, Any]] = tomllib.loads(_FILE.read_text(encoding="utf-8"))["providers"]
-    return tables
+def _file() -> dict[str, list[dict[str, Any]]]:
+    """Return the tables of prices.toml: providers, and clouds that have their prices."""
+    return tomllib.loads(_FILE.read_text(encoding="utf-8"))
 
 
 @cache
 def _packaged() -> Mapping[str, PatternTable[Price]]:
     """Return the prices by base URL."""
     rows: dict[str, list[Price]] = {}
-    for provider in _providers():
+    for provider in _file()["providers"]:
         rows.setdefault(provider["base_url"], []).extend(Price(**each) for each in provider["prices"])
-    return {
-        url: PatternTable(
-            [(name, price) for model, price in _in_tiers(prices) for name in (model, model + _DATED)]
-        )
-        for url, prices in rows.items()
-    }
+    tables = {url: _table(prices, _NAMES) for url, prices in rows.items()}
+    for cloud in _file()["clouds"]:
+        tables[cloud["base_url"]] = _table(rows[cloud["prices_of"]], cloud.get("names", _NAMES))
+    return tables
+
+
+def _table(prices: Iterable[Price], names: Iterable[str]) -> PatternTable[Price]:
+    """Return the prices by the names of their models. names: patterns with {model}."""
+    models = _in_tiers(prices)
+    return PatternTable([(name.format(model=model), price) for model, price in models for name in names])
 
 
 def _in_tiers(prices: Iterable[Price]) -> list[tuple[str, Price]]:

@@ -121,7 +121,23 @@ PACKAGED: list[tuple[str, str, float | None]] = [
     ("https://api.openai.com/v1", "gpt-5.4-2026-03-05", 2.5),
     ("https://api.z.ai/api/paas/v4", "glm-5.3", 1.4),
     ("https://api.z.ai/api/coding/paas/v4", "glm-5.3", None),  # a plan with a fixed price
+    # Clouds where the provider's models cost the same.
+    ("https://aws-external-anthropic.eu-west-1.api.aws", "claude-opus-5-5", 4.0),
+    ("https://mine.services.ai.azure.com/anthropic", "claude-opus-5", 5.0),
+    ("https://mine.services.ai.azure.com/openai/v1", "gpt-5.4", None),
+    ("https://aiplatform.googleapis.com/v1/projects/mine/locations/global", "claude-opus-5", 5.0),
+    ("https://aiplatform.googleapis.com/v1/projects/mine/locations/global", "claude-haiku-4-5@20251001", 1.0),
+    ("https://aiplatform.googleapis.com/v1/projects/mine/locations/global", "gemini-2.5-pro", None),
+    ("https://aiplatform.googleapis.com/v1/projects/mine/locations/eu", "claude-opus-5", None),
+    ("https://bedrock-runtime.us-east-1.amazonaws.com", "global.anthropic.claude-opus-5", 5.0),
+    (
+        "https://bedrock-runtime.us-east-1.amazonaws.com",
+        "global.anthropic.claude-haiku-4-5-20251001-v1:0",
+        1.0,
+    ),
+    ("https://bedrock-runtime.us-east-1.amazonaws.com", "eu.anthropic.claude-opus-5", None),
     # Not the provider's host: other prices, or none.
+    ("https://evil.test/.services.ai.azure.com/anthropic", "claude-opus-5", None),
     ("https://eu.api.openai.com/v1", "gpt-5.4", None),
     ("https://api.openai.com.evil.test/v1", "gpt-5.4", None),
     ("https://api.openai.com:444/v1", "gpt-5.4", None),
@@ -143,8 +159,12 @@ def test_the_prices_of_the_package_are_for_the_hosts_of_the_providers() -> None:
 def test_the_file_of_prices() -> None:
     file = tomllib.loads((Path(prices.__file__).with_name("prices.toml")).read_text())
     seen = set()
+    for cloud in file["clouds"]:
+        assert cloud["source"].startswith("https://")
+        assert isinstance(cloud["date"], date)
+        assert provider_name(cloud["base_url"].replace("*", "a")) is not None
     for provider in file["providers"]:
-        assert provider["source"].startswith("https://")
+        assert {provider["source"][:8], provider.get("transcript", "https://")[:8]} == {"https://"}
         assert isinstance(provider["date"], date)
         assert provider_name(provider["base_url"]) is not None
         for row in provider["prices"]:

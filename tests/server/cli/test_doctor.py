@@ -79,7 +79,8 @@ def test_without_errors_it_exits_with_0(upstream: str) -> None:
             "auto",
             "the host of foundry: as of 2026-11-23, by anthropic-python 2.12.0, lib/foundry.py; called as foundry, as "
             "of 2026-11-23, by anthropic-python 2.12.0, lib/foundry.py; betas: those known of foundry and unknown "
-            "ones; no list of models",
+            "ones; no list of models; prices as of 2026-11-29, by "
+            "https://platform.claude.com/docs/en/build-with-claude/claude-in-microsoft-foundry",
         ),
         (
             "https://private.test",
