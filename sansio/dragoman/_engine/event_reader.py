@@ -69,7 +69,7 @@ class EventReader:
 
     def receive_data(self, data: bytes) -> None:
         """Buffer bytes. Never raises."""
-        self._unread.append(self._stream.receive_data(data))
+        self._unread.append(iter(self._stream.receive_data(data)))
 
     def receive_eof(self) -> None:
         """Mark the end of the stream. Never raises."""

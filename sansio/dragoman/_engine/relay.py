@@ -14,7 +14,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from dragoman._engine.response_machine import Outcome, ResponseMachine
+from dragoman._engine.response_machine import OPEN, Outcome, ResponseMachine
 from dragoman._ir.events import Event, Failed, Started, Stopped, Usage
 from dragoman._ir.losses import Ledger
 from dragoman._wire.errors import ErrorKind, WireError, unreadable_error
@@ -99,7 +99,7 @@ class Relay(ResponseMachine):
 
     def receive_data(self, data: bytes) -> None:
         """Take bytes of the upstream's body."""
-        if self.outcome is not Outcome.OPEN or not data:
+        if self.outcome is not OPEN or not data:
             return
         if not self._streams:
             self.committed = True

@@ -6,10 +6,10 @@ the bytes on without decoding them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 
-from dragoman._engine.response_machine import Outcome, ResponseMachine
+from dragoman._engine.response_machine import OPEN, Outcome, ResponseMachine
 from dragoman._engine.sinks import ClientSink, ListSink
 from dragoman._engine.upstream_events import StreamEvents, TruncatedResponse, WholeEvents
 from dragoman._ir import events
@@ -28,6 +28,8 @@ from dragoman.protocols import client_spec, upstream_spec
 
 # For usage that was not reported: English text and code have about four characters a token.
 CHARS_PER_TOKEN = 4
+
+_UNREADABLE = RemoteProtocolError, RecursionError
 
 
 class ResponseTranslator(ResponseMachine):
@@ -80,7 +82,7 @@ class ResponseTranslator(ResponseMachine):
         read = StreamEvents if upstream_streams else WholeEvents
         self._upstream_events = read(upstream, context, self.losses)
         self._pipeline = Pipeline(client, context, self.losses, check_input)
-        self._chars = 0  # of what the model wrote
+        self._chars = 0  # of what the model wrote, without those that the fast path counts
         streams = context.request.stream if client_streams is None else client_streams
         self._sink = self._open_sink(streams, store_response)
         self._skipped: set[int] = set()  # blocks of choices that the client's protocol does not have
@@ -95,16 +97,24 @@ class ResponseTranslator(ResponseMachine):
 
     def receive_data(self, data: bytes) -> None:
         """Take bytes of the upstream's body."""
-        if self.outcome is Outcome.OPEN:
-            self._take(self._upstream_events.receive_data(data, self._text_sender_for))
+        if self.outcome is OPEN:
+            try:
+                incoming = self._upstream_events.receive_data(data, self._text_sender_for)
+                if incoming:  # else all of them took the fast path
+                    self._take(incoming)
+            except _UNREADABLE as error:
+                self._end_unreadable(error)
 
     @property
     def held_bytes(self) -> int:
         return self._upstream_events.held_bytes + self._sink.held_bytes
 
     def receive_eof(self) -> None:
-        if self.outcome is Outcome.OPEN:
-            self._take(self._upstream_events.receive_eof())
+        if self.outcome is OPEN:
+            try:
+                self._take(self._upstream_events.receive_eof())
+            except _UNREADABLE as error:
+                self._end_unreadable(error)
 
     def fail(self, error: WireError) -> None:
         if self.outcome is Outcome.OPEN:
@@ -131,65 +141,59 @@ class ResponseTranslator(ResponseMachine):
             return partial(self._pass_each, delta)
         send, calls = self._sink.text_sender(delta), self._pipeline.calls
 
-        def send_texts(texts: list[str]) -> None:
-            self._chars += sum(map(len, texts))
-            send(texts)
-
         def fill_call(texts: list[str]) -> None:
-            self._chars += sum(map(len, texts))
             filled = calls.fill(delta.block, texts)
             if filled:
                 send(filled)
 
-        return fill_call if isinstance(delta, events.ArgumentsDelta) else send_texts
+        return fill_call if isinstance(delta, events.ArgumentsDelta) else send
 
     def _pass_each(self, delta: Delta, texts: list[str]) -> None:
         """Pass on deltas like this one with other texts."""
         for each in with_texts(delta, texts):
-            self._chars += len(each.text)
             self._pass(each)
 
-    def _take(self, incoming: Iterator[Event]) -> None:
-        """Pass on events until the response ends. What cannot be read ends it with an error."""
+    def _take(self, incoming: Iterable[Event]) -> None:
+        """Pass on events until the response ends."""
         needs_text = self._pipeline.needs_text
-        try:
-            for event in incoming:
-                # isinstance() of a struct takes ten times as long as this to say no.
-                if (
-                    type(event) is events.TextDelta
-                    or type(event) is events.ReasoningDelta
-                    or type(event) is events.ArgumentsDelta
-                ):
-                    if event.block not in self._skipped:
-                        self._chars += len(event.text)
-                        if needs_text:
-                            self._pass(event)
-                        elif type(event) is events.ArgumentsDelta:
-                            _fill_call(self._pipeline.calls, self._sink.send, event)
-                        else:
-                            self._sink.send(event)
-                elif type(event) is Usage:
-                    self.usage = self.usage.updated(event)
-                    self._pass(self._consistent_usage())
-                else:
-                    if type(event) is events.Started:
-                        self.upstream_model, self.upstream_id = event.model, event.id
-                    elif type(event) is events.Opaque:
-                        # One that need not come back (an unknown field of the first frame, say) is no content.
-                        self.committed = self.committed or event.round_trip or event.search is not None
-                    elif type(event) is not events.Failed:
-                        self.committed = True
-                    of_first = not self._skipped and not getattr(event, "choice", 0)
-                    if of_first or self._client.choices or not self._is_of_other_choice(event):
+        for event in incoming:
+            # isinstance() of a struct takes ten times as long as this to say no.
+            if (
+                type(event) is events.TextDelta
+                or type(event) is events.ReasoningDelta
+                or type(event) is events.ArgumentsDelta
+            ):
+                if event.block not in self._skipped:
+                    self._chars += len(event.text)
+                    if needs_text:
                         self._pass(event)
-                if self.outcome is not Outcome.OPEN:
-                    return
-        except TruncatedResponse as error:
+                    elif type(event) is events.ArgumentsDelta:
+                        _fill_call(self._pipeline.calls, self._sink.send, event)
+                    else:
+                        self._sink.send(event)
+            elif type(event) is Usage:
+                self.usage = self.usage.updated(event)
+                self._pass(self._consistent_usage())
+            else:
+                if type(event) is events.Started:
+                    self.upstream_model, self.upstream_id = event.model, event.id
+                elif type(event) is events.Opaque:
+                    # One that need not come back (an unknown field of the first frame, say) is no content.
+                    self.committed = self.committed or event.round_trip or event.search is not None
+                elif type(event) is not events.Failed:
+                    self.committed = True
+                of_first = not self._skipped and not getattr(event, "choice", 0)
+                if of_first or self._client.choices or not self._is_of_other_choice(event):
+                    self._pass(event)
+            if self.outcome is not OPEN:
+                return
+
+    def _end_unreadable(self, error: RemoteProtocolError | RecursionError) -> None:
+        """End the response because what came next cannot be read."""
+        if isinstance(error, TruncatedResponse):
             self.fail(WireError(ErrorKind.TRUNCATED, error.message))
-        except RemoteProtocolError as error:
-            self.fail(unreadable_error(error))
-        except RecursionError:
-            self.fail(unreadable_error(too_deep()))
+        else:
+            self.fail(unreadable_error(too_deep() if isinstance(error, RecursionError) else error))
 
     def _pass(self, event: Event) -> None:
         """Send an event through the stages to the sink, and note how the response ends."""
@@ -222,7 +226,8 @@ class ResponseTranslator(ResponseMachine):
             return
         if usage.input is not None and usage.output is not None:
             return
-        estimates = Usage(self._context.prompt_tokens, -(-self._chars // CHARS_PER_TOKEN))
+        chars = self._chars + self._upstream_events.chars
+        estimates = Usage(self._context.prompt_tokens, -(-chars // CHARS_PER_TOKEN))
         self.usage = estimates.updated(usage)
         self.losses.add(
             LossCode.ESTIMATED, "/usage", "the upstream reported no usage: the figures are estimates"

@@ -1,13 +1,13 @@
 """The bytes of an upstream's response, read as events in their legal order: one place for pull and push.
 
-ResponseTranslator passes the events on as they come, and EventReader returns them one by one. The generators read
-nothing ahead, so the events before a broken frame come before its error. Callers read no further after Ended or Failed:
-a generator that goes on at the end of the bytes reports a response that is not complete.
+ResponseTranslator passes the events on as they come, and EventReader returns them one by one. Nothing is read ahead, so
+the events before a broken frame come before its error. Callers read no further after Ended or Failed: a generator that
+goes on at the end of the bytes reports a response that is not complete.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -93,6 +93,7 @@ class StreamEvents:
 
     Attributes:
         checker: Checks the order of the events.
+        chars: Of the texts that took the fast path.
     """
 
     def __init__(self, upstream: UpstreamSpec, context: ResponseContext, losses: Ledger) -> None:
@@ -109,14 +110,33 @@ class StreamEvents:
         gave nothing yet, and open blocks."""
         return self._sse.held_bytes + self._quiet_bytes + _BLOCK_BYTES * len(self.checker.open_blocks)
 
-    def receive_data(self, data: bytes, text_sender_for: TextSenderFor | None = None) -> Iterator[Event]:
+    @property
+    def chars(self) -> int:
+        return self._fast_path.chars
+
+    def receive_data(self, data: bytes, text_sender_for: TextSenderFor | None = None) -> Iterable[Event]:
         """Give the events that these bytes complete.
 
         With `text_sender_for`, most deltas take the fast path: their texts go to what it returned for a delta like
         them, which was checked and sent.
         """
-        fast_path, check, pairs = self._fast_path, self.checker.check, self._pairs
         frames, position = self._sse.receive_frames(data), 0
+        if self._fast_path.learned:
+            position = self._fast_path.take(frames, 0)
+        error = self._sse.error
+        if position == len(frames) and error is None:
+            return ()  # as in most reads
+        return self._read(frames, position, error, text_sender_for)
+
+    def _read(
+        self,
+        frames: bytes,
+        position: int,
+        error: RemoteProtocolError | None,
+        text_sender_for: TextSenderFor | None,
+    ) -> Iterator[Event]:
+        """Give the events of the frames from this place on, then raise the error."""
+        fast_path, check, pairs = self._fast_path, self.checker.check, self._pairs
         size = len(frames)
         while position < size:
             if fast_path.learned:
@@ -144,8 +164,8 @@ class StreamEvents:
                 and fast_path.should_learn()
             ):
                 self._learn(raw_event, events[-1], text_sender_for)
-        if self._sse.error is not None:
-            raise self._sse.error
+        if error is not None:
+            raise error
 
     def receive_eof(self) -> Iterator[Event]:
         """Give the last events. Raises TruncatedResponse if the response is not complete."""
@@ -186,7 +206,9 @@ class WholeEvents(msgspec.Struct):
     _body: list[bytes] = []
     held_bytes: int = 0
 
-    def receive_data(self, data: bytes, text_sender_for: TextSenderFor | None = None) -> Iterator[Event]:
+    chars = 0
+
+    def receive_data(self, data: bytes, text_sender_for: TextSenderFor | None = None) -> Iterable[Event]:
         """Buffer bytes. Raises RemoteProtocolError if they are too many."""
         self.held_bytes += len(data)
         if self.held_bytes > MAX_DOCUMENT_BYTES:

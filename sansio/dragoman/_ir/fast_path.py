@@ -238,12 +238,14 @@ class FastPath:
     have the next one read, and if that gave one delta and should_learn() is true, call learn_from(); then take() again.
 
     learned: there is a shape.
+    chars: of all texts that were sent.
     """
 
-    __slots__ = ("_extract", "_misses", "_on_texts", "_send", "learned")
+    __slots__ = ("_extract", "_misses", "_on_texts", "_send", "chars", "learned")
 
     def __init__(self) -> None:
         self.learned = False
+        self.chars = 0
         self._extract: Extractor | None = None
         self._on_texts: Callable[[list[str]], object] | None = None
         self._send: Callable[[list[str]], object]
@@ -256,6 +258,7 @@ class FastPath:
         texts, position = self._extract(frames, position)
         if texts:
             self._misses = 0  # a frame like it came, so learning is worthwhile
+            self.chars += sum(map(len, texts))
             if self._on_texts is not None:
                 self._on_texts(texts)
             self._send(texts)

@@ -76,6 +76,11 @@ class FrameCutter:
                 return b""
         return whole
 
+    @property
+    def is_between_events(self) -> bool:
+        """Nothing is held, and the bytes that came last had an event."""
+        return not (self._held or self._idle_bytes or self.error)
+
     def hold(self, data: bytes) -> None:
         """Hold these bytes. Nothing else is held."""
         self._held, self.held_bytes = [data], len(data)

@@ -22,6 +22,7 @@ BOM = b"\xef\xbb\xbf"
 _BLANK_LINES = re.compile(rb"\n{3,}")
 # Every event has this in it.
 _DATA = b"data"
+_CR = ord("\r")  # as a number, which `in` finds four times as fast as a byte
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
@@ -49,13 +50,14 @@ class SSEParser:
         error: Why the stream cannot be read on, None while it can.
     """
 
-    __slots__ = ("_cutter", "_limit", "_skip_lf", "_starts", "error")
+    __slots__ = ("_between_events", "_cutter", "_limit", "_skip_lf", "_starts", "error")
 
     def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._limit = max_event_bytes
         self._cutter = FrameCutter(max_event_bytes)
         self._skip_lf = False  # the last byte was CR: an LF that follows belongs to it
         self._starts = True  # the first frame has not come, which a BOM may lead
+        self._between_events = False  # nothing of what came before matters for what comes
         self.error: RemoteProtocolError | None = None
 
     @property
@@ -84,16 +86,25 @@ class SSEParser:
         If an event grows over the limit, the frames before it are returned and `error` is set: check it after each
         call. The stream cannot be read on then, and later calls return nothing.
         """
+        if (
+            self._between_events
+            and data.endswith(b"\n\n")
+            and _CR not in data
+            and data.find(_DATA) >= 0
+            and len(data) <= self._limit
+            and not data.endswith(b"\n\n\n")
+        ):
+            return data  # as in most reads
         if self.error is not None:
             return b""
         if self._skip_lf and data:
             self._skip_lf = False
             data = data.removeprefix(b"\n")
-        if b"\r" in data:
+        if _CR in data:
             self._skip_lf = data.endswith(b"\r")
             data = with_lf(data)
         frames = self._cutter.receive_data(data)
-        if frames.find(b"data") < 0:
+        if frames.find(_DATA) < 0:
             frames = _BLANK_LINES.sub(b"\n\n", frames)
         if frames.endswith(b"\n\n\n") or frames == b"\n":
             # If the number of line endings is odd, the last is no end of a frame.
@@ -112,6 +123,9 @@ class SSEParser:
         if self._starts and frames:
             self._starts = False
             frames = frames.removeprefix(BOM)
+        self._between_events = self._cutter.is_between_events and not (
+            self._starts or self._skip_lf or self.error
+        )
         return frames
 
     def receive_eof(self) -> list[Frame]:
@@ -134,9 +148,9 @@ class SSEParser:
 
 def with_lf(data: bytes) -> bytes:
     """Return the bytes with LF as the only line ending."""
-    if b"\r" in data:
+    if _CR in data:
         data = b"\n\n".join(data.split(b"\r\n\r\n"))  # most of them; replace() takes three times as long
-        if b"\r" in data:
+        if _CR in data:
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     return data
 
