@@ -299,6 +299,8 @@ class RequestTranslator:
         return msgspec.structs.replace(received, model=model, stream=stream)
 
     def _echo(self, body: bytes, head: RequestHead | None, decoded: JSONObject) -> JSONObject:
+        if not self._client.echoed_members:
+            return {}
         echo = {name: decoded[name] for name in self._client.echoed_members if name in decoded}
         if len(body) > MAX_ECHO:
             fields = (head or peek(body)).fields

@@ -37,11 +37,13 @@ def fit_cache_marks(request: Request, context: PassContext) -> Request:
         ledger.dropped(request.path_of("prompt_cache_options"), _NO_MARKS)
         params = {param: value for param, value in request.params.items() if param != "prompt_cache_options"}
         request = msgspec.structs.replace(request, params=params)
-    parts = [part for part in context.contents(request.messages).parts if part.cache is not None]
-    nodes: list[Any] = [tool for tool in request.tools if tool.cache is not None]
-    nodes += parts
+    nodes: list[Any] = [*request.tools, *context.contents(request.messages).parts]
     # Objects of another protocol are not sent.
-    marked = [node for node in nodes if getattr(node, "origin", "") in ("", upstream.name)]
+    marked = [
+        node
+        for node in nodes
+        if node.cache is not None and getattr(node, "origin", "") in ("", upstream.name)
+    ]
     if not marked:
         return request  # as most are
     reasons: dict[str, str] = {}  # why marks are dropped, by their paths

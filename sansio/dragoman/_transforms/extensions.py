@@ -50,22 +50,24 @@ def strip_extensions(request: Request, context: PassContext) -> Request:
             if node.shape is not None and (unknown := unknown_members(node)) is not None:
                 ledger.unknown_fields(node.path, unknown, request.defined)
 
-    ledger.unknown_fields("", request.extra, request.defined)
-    note(request.tools)
+    if request.extra:
+        ledger.unknown_fields("", request.extra, request.defined)
+    if request.tools:
+        note(request.tools)
     for namespace in request.namespaces:
         if namespace.description:
             ledger.dropped(
                 f"{namespace.path}/description", "the namespace was taken apart: other protocols have none"
             )
-    note(request.namespaces)
+    if request.namespaces:
+        note(request.namespaces)
     for config in (request.reasoning, request.response_format):
         if config is not None:
             ledger.unknown_fields(config.path, config.extra, request.defined)
-    note(request.messages)
-    note(contents.parts)
+    note((*request.messages, *contents.parts))
     if OpaquePart in contents.kinds:
         request = map_parts(request, dict.fromkeys((OpaquePart, ToolResult), partial(_plain, ledger=ledger)))
-    if any(type(tool) is FunctionTool and tool.deferred for tool in request.tools):
+    if request.tools and any(type(tool) is FunctionTool and tool.deferred for tool in request.tools):
         request = msgspec.structs.replace(request, tools=_loaded(request, ledger))
     return request
 

@@ -44,11 +44,12 @@ def add_user_turns(request: Request, context: PassContext) -> Request:
     conversation must end with a user message." (vercel/ai#12296, read 2026-11-22)
     """
     messages, capabilities = request.messages, context.capabilities
-    first = next((number for number, each in enumerate(messages) if each.role not in _SYSTEM), 0)
-    if capabilities.requires_user_first and messages and messages[first].role == "assistant":
-        path = messages[first].path
-        context.ledger.repaired(path, "the upstream requires a user message first: one was inserted")
-        messages = (*messages[:first], _user_turn(_FIRST, path), *messages[first:])
+    if messages and capabilities.requires_user_first:
+        first = next((number for number, each in enumerate(messages) if each.role not in _SYSTEM), 0)
+        if messages[first].role == "assistant":
+            path = messages[first].path
+            context.ledger.repaired(path, "the upstream requires a user message first: one was inserted")
+            messages = (*messages[:first], _user_turn(_FIRST, path), *messages[first:])
     if not capabilities.prefill and messages and messages[-1].role == "assistant":
         path = messages[-1].path
         context.ledger.altered(

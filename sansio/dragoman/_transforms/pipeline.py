@@ -110,7 +110,9 @@ class Pipeline:
         if self.reasoning_cache is not None:
             stages.append(self.reasoning_cache)
         self._stages: Sequence[Stage] = stages
-        self.needs_text = any(stage.needs_text for stage in stages)
+        self.needs_text = False
+        for stage in stages:  # without a generator, because each response has them
+            self.needs_text = self.needs_text or stage.needs_text
 
     def send(self, event: Event) -> Sequence[Event]:
         events: Sequence[Event] = (event,)

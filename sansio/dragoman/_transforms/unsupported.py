@@ -65,7 +65,7 @@ def drop_unsupported(request: Request, context: PassContext) -> Request:
     refused = capabilities.refuses
     if capabilities.sampling_at_none and _effort_is_none(request, capabilities):
         refused -= _ACCEPTED_AT_NONE
-    for param in [each for each in left if each in refused]:
+    for param in () if refused.isdisjoint(left) else [each for each in left if each in refused]:
         if left.pop(param) is not False or param not in _NO_LOSS_IF_FALSE:
             ledger.dropped(request.path_of(param), "the upstream's model refuses this setting")
     if not capabilities.sampling_pair and "temperature" in left and "top_p" in left:
@@ -91,7 +91,7 @@ def fit_tool_settings(request: Request, context: PassContext) -> Request:
         if not request.parallel_tool_calls:
             ledger.dropped(request.parallel_path, "the upstream has no setting for parallel calls")
         request = msgspec.structs.replace(request, parallel_tool_calls=None)
-    return _fit_choice(request, capabilities, ledger)
+    return request if request.tool_choice is None else _fit_choice(request, capabilities, ledger)
 
 
 def _fit_strict(request: Request, ledger: Ledger) -> Request:

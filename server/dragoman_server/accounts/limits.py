@@ -300,8 +300,9 @@ class ClientLimits:
 
     def needs_usage(self, key: ClientKey | None) -> bool:
         """True if the usage of a request with this key is needed."""
-        holders = () if key is None else key.holders
-        return bool(self._prices) or any(each.tokens_per_minute is not None for each in holders)
+        if self._prices or key is None:
+            return bool(self._prices)
+        return any(each.tokens_per_minute is not None for each in key.holders)
 
     def cost(
         self,

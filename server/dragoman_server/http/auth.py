@@ -282,7 +282,7 @@ class KeyAuthMiddleware:
         self._app = app
         self._server = server
         self._allowed = allowed
-        self._keyring = keyring
+        self._keyring, self._needs_key = keyring, bool(keyring)
         self._refuse = refuse
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
@@ -292,16 +292,16 @@ class KeyAuthMiddleware:
             return send_reply(send, Reply(200, [("allow", allowed)], b""))
         if scope["type"] == "http" and path_below_mount(scope) not in OPEN_PATHS:
             try:
-                if not self._keyring:
+                if not self._needs_key:
                     refuse_form_content_type(scope["headers"])
                 signature = self._keyring.signature(scope["headers"], time.time())
                 if signature is not None:
                     return self._pass_signed(signature, scope, receive, send)
-                key = self._keyring.authenticate(scope["headers"], time.time(), scope["query_string"])
+                if self._needs_key:
+                    key = self._keyring.authenticate(scope["headers"], time.time(), scope["query_string"])
+                    scope = {**scope, SCOPE_KEY: key}
             except (RemoteProtocolError, RequestRefused) as error:
                 return self._refuse(scope, error, send)
-            if key is not None:
-                scope = {**scope, SCOPE_KEY: key}
         return self._app(scope, receive, send)
 
     async def _pass_signed(self, signature: AwsSignature, scope: Scope, receive: Receive, send: Send) -> None:

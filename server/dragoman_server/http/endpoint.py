@@ -211,7 +211,7 @@ class BaseEndpoint(ABC):
 
     def _check_query(self, query: str) -> None:
         endpoint = self.endpoint
-        if endpoint is not None and not endpoint.accepts(query):
+        if endpoint is not None and endpoint.query and not endpoint.accepts(query):
             here = [each for each in self.protocol.endpoints if each.path == endpoint.path] or [endpoint]
             name = endpoint.query.partition("=")[0]
             raise invalid_parameter(name, " or ".join(each.query.partition("=")[2] for each in here))

@@ -53,7 +53,7 @@ class BodyReader:
         receive_now: ReceiveNow | None = None,
     ) -> None:
         try:
-            self._decoder = decoder_for(content_encoding, limit)
+            self._decoder = decoder_for(content_encoding, limit) if content_encoding else None
         except CodingError as error:
             raise RequestRefused(str(error), status=415) from None
         digits = content_length[:_MAX_LENGTH_DIGITS] if content_length.isdecimal() else ""

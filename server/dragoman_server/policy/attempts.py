@@ -141,7 +141,8 @@ class Attempts:
 
     def next(self, health: Mapping[str, Health], now: float, random: float = 0.0) -> AttemptStep:
         """Return what to do. health: by account id, a missing one is unused. random: 0 <= random < 1."""
-        self._expect(AttemptState.CHOOSING)
+        if self.state is not AttemptState.CHOOSING:
+            self._expect(AttemptState.CHOOSING)
         if not self._final and self.made < self._max_attempts:
             step = self._offer(health, now, random) or self._wait(health, now)
             if step is not None:
@@ -243,6 +244,8 @@ class Attempts:
             raise LocalProtocolError(f"the attempts are {self.state.value}, not {state.value}")
 
     def _expect_running(self) -> None:
+        if self.state is AttemptState.TRYING:
+            return
         if not (self.state is AttemptState.OFFERED and self._running):
             self._expect(AttemptState.TRYING)
 

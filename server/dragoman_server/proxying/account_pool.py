@@ -258,7 +258,7 @@ class RequestAttempts:
         return {**known, **changed}
 
     async def _reserve(self, offer: attempts.Offer) -> Attempt | None:
-        plan = await self._plan(offer.upstream_index)
+        plan = self._plans.get(offer.upstream_index) or await self._plan(offer.upstream_index)
         if plan is None:
             if self._machine.state is attempts.AttemptState.OFFERED:
                 self._machine.declined(math.inf)

@@ -98,6 +98,8 @@ def invalid_response_error(
 
     any_bytes: it may have any but a page of HTML, or none.
     """
+    if first[:1] == b"{":
+        return None  # as most begin
     if any_bytes and media_type(headers) != "text/html":
         return None
     if not first:

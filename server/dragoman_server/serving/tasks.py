@@ -72,10 +72,11 @@ class AppEvents:
             if self._events is None:
                 self._events = deque()
             self._events.append(event)
-            self._bytes += _size(event)
             self._changes.note()
             if is_last:
                 self._call_on_disconnect()
+            else:
+                self._bytes += _size(event)
         return True
 
     async def get(self) -> Message:
@@ -126,10 +127,12 @@ class AppEvents:
 
 
 def _size(event: Message) -> int:
-    if event["type"] == "websocket.receive":
-        # A text has up to four bytes for each of its UTF-8.
-        return _MESSAGE + getsizeof(event["text"] or event["bytes"])
-    return len(event["body"]) if event["type"] == "http.request" else 0
+    if event["type"] == "http.request":
+        return len(event["body"])
+    # A text has up to four bytes for each of its UTF-8.
+    return (
+        _MESSAGE + getsizeof(event["text"] or event["bytes"]) if event["type"] == "websocket.receive" else 0
+    )
 
 
 # Seconds for the end of a response whose application was cancelled.

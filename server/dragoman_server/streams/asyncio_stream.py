@@ -45,6 +45,7 @@ class AsyncioStream(asyncio.Protocol):
         self._take_timeout: float | None = None
         self._deadline = math.inf
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
         self._writable: asyncio.Event | None = None  # only while the loop's buffer is full
         self._may_half_close = False  # the peer's end does not end the transport
 
@@ -228,7 +229,7 @@ class AsyncioStream(asyncio.Protocol):
         if self._reader is not None and not self._reader.done():
             raise RuntimeError("another task is reading this stream")
         self._deadline = math.inf if timeout is None else self._loop.time() + timeout
-        if self._deadline < (math.inf if self._timer is None else self._timer.when()):
+        if timeout is not None and (self._timer is None or self._deadline < self._timer_at):
             self._arm()
         self._reader = self._loop.create_future()
         return self._reader
@@ -246,7 +247,7 @@ class AsyncioStream(asyncio.Protocol):
     def _arm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(self._deadline, self._check_deadline)
+        self._timer, self._timer_at = self._loop.call_at(self._deadline, self._check_deadline), self._deadline
 
     def _check_deadline(self) -> None:
         self._timer = None

@@ -8,6 +8,7 @@ the keys.
 
 import re
 import sys
+from collections.abc import Mapping
 
 import h11
 import msgspec
@@ -133,7 +134,7 @@ class Http1Exchange:
         if not isinstance(event, h11.Response):
             raise FramingError("the server sent something other than a response head")
         leftover, _ = self._h11.trailing_data
-        body = _body_decoder(self._method, event.status_code, list(event.headers))
+        body = _body_decoder(self._method, event.status_code, dict(event.headers))
         return ResponseHead(
             status=event.status_code,
             headers=event.headers.raw_items(),
@@ -154,9 +155,14 @@ def _read_plain(method: str, data: bytes) -> ResponseHead | None:
     match = _RESPONSE.match(data)
     if match is None:
         return None
-    lines = [line.partition(b":") for line in match[2].split(b"\r\n")[:-1]]
-    headers = [(name, value.strip(b"\t ")) for name, _, value in lines]
-    framing = [(name.lower(), value) for name, value in headers if name.lower() in _RESPONSE_FRAMING]
+    headers: list[tuple[bytes, bytes]] = []
+    framing: list[tuple[bytes, bytes]] = []
+    for line in match[2].split(b"\r\n")[:-1]:
+        name, _, value = line.partition(b":")
+        value = value.strip(b"\t ")
+        headers.append((name, value))
+        if name.lower() in _RESPONSE_FRAMING:
+            framing.append((name.lower(), value))
     fields = dict(framing)
     connection, length = fields.get(b"connection", b"").lower(), fields.get(b"content-length", b"0")
     if (
@@ -167,24 +173,26 @@ def _read_plain(method: str, data: bytes) -> ResponseHead | None:
     ):
         return None
     status = int(match[1])
-    body = _body_decoder(method, status, framing)
+    body = _body_decoder(method, status, fields)
     keep_alive = connection != b"close" and type(body) is not UntilCloseBody
     return ResponseHead(status, headers, keep_alive, body, data[match.end() :])
 
 
-def _body_decoder(method: str, status: int, headers: Headers) -> BodyDecoder:
-    """Choose the decoder by the rules of https://www.rfc-editor.org/rfc/rfc9112#section-6.3 for a client."""
-    coding = [value for name, value in headers if name == b"transfer-encoding"]
-    length = [value for name, value in headers if name == b"content-length"]
-    if coding and length:
+def _body_decoder(method: str, status: int, headers: Mapping[bytes, bytes]) -> BodyDecoder:
+    """Choose the decoder by the rules of https://www.rfc-editor.org/rfc/rfc9112#section-6.3 for a client.
+
+    headers: by lower-case names. Those of the framing have come once.
+    """
+    coding, length = headers.get(b"transfer-encoding"), headers.get(b"content-length")
+    if coding is not None and length is not None:
         # "ought to be handled as an error" (RFC 9112, 6.3), because two readers may see two different messages.
         raise FramingError("the response has both content-length and transfer-encoding")
     if method == "HEAD" or status in (204, 304):
         return LengthBody(0)
-    if coding:
+    if coding is not None:
         return ChunkedBody(padded=True)  # h11 has refused every other coding
-    if length:
-        return LengthBody(int(length[0]))  # h11 has checked that it is digits, and one value
+    if length is not None:
+        return LengthBody(int(length))  # h11 has checked that it is digits
     return UntilCloseBody()
 
 

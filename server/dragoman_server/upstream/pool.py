@@ -41,7 +41,7 @@ class Origin(NamedTuple):
     port: int
 
 
-class _Idle(NamedTuple):
+class _Idle(msgspec.Struct, frozen=True):
     origin: Origin
     expires_at: float
 

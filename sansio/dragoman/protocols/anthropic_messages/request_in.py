@@ -90,7 +90,9 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
     if context.effort is not None:
         messages = [_with_read_effort(message, context.effort) for message in messages]
     tools = read_tools(body, extra)
-    if context.has_system_messages or any(isinstance(tool, FunctionTool) and tool.deferred for tool in tools):
+    if context.has_system_messages or (
+        tools and any(isinstance(tool, FunctionTool) and tool.deferred for tool in tools)
+    ):
         tools = _add_found_tools(tools, messages[first_message:])
     choice, parallel = read_tool_choice(body, tools)
     instructions = _read_compaction(body)

@@ -36,6 +36,8 @@ from dragoman.protocols.anthropic_messages.tables import NAME, TOOL_CHOICE_NAMES
 
 def read_tools(body: JSONObject, request_extra: JSONObject) -> list[Tool]:
     """Return the tools of a body. request_extra: collects the extra members of MCP servers."""
+    if body.get("tools") is None and body.get("mcp_servers") is None:
+        return []
     tools = CHECKS.objects(body, "tools", "")
     servers = _read_mcp_servers(body, request_extra)
     read = [read_tool(tool, f"/tools/{index}", servers) for index, tool in enumerate(tools)]
