@@ -15,6 +15,7 @@ from typing import cast
 
 import anyio
 
+from dragoman_server.platform.clock import event_loop_clock
 from dragoman_server.streams.byte_stream import Take
 from dragoman_server.streams.peer_end import reset_when_closed, wait_for_peer_end
 
@@ -33,6 +34,7 @@ class AsyncioStream(asyncio.Protocol):
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
         self._loop = asyncio.get_running_loop()
+        self._time = event_loop_clock()
         self._transport: asyncio.Transport  # from connection_made() on, before open() returns
         self._buffer: list[bytes] = []
         self._buffered = 0
@@ -106,10 +108,9 @@ class AsyncioStream(asyncio.Protocol):
         await wait_for_peer_end(self._socket)
 
     def send_now(self, data: bytes) -> bytes | None:
-        transport = self._transport
-        if self._lost or transport.is_closing():
+        if self._lost:
             raise BrokenPipeError("the connection is closed")
-        transport.write(data)
+        self._transport.write(data)  # which drops them if it is closing
         return None if self._writable is None else b""
 
     async def send_all(self, data: bytes | memoryview, timeout: float | None) -> None:
@@ -178,25 +179,21 @@ class AsyncioStream(asyncio.Protocol):
         take, reader = self._take, self._reader
         # A reader that is cancelled takes nothing any more: its task clears _take, on uvloop after this.
         if take is not None and reader is not None and not reader.done():
-            self._pass_on(data, take)
+            if self._take_timeout is not None:
+                self._deadline = self._time() + self._take_timeout
+            try:
+                if take(data):
+                    return
+            except BaseException as error:
+                self._wake(error)
+            self._take = None
+            self._wake()
             return
         self._buffer.append(data)
         self._buffered += len(data)
         if self._buffered > HIGH_WATER and not self._paused:
             self._transport.pause_reading()
             self._paused = True
-        self._wake()
-
-    def _pass_on(self, data: bytes, take: Take) -> None:
-        """Pass bytes to the `take` of receive_each(), and end that if it is the last time."""
-        if self._take_timeout is not None:
-            self._deadline = self._loop.time() + self._take_timeout
-        try:
-            if take(data):
-                return
-        except BaseException as error:
-            self._wake(error)
-        self._take = None
         self._wake()
 
     def eof_received(self) -> bool:
@@ -228,7 +225,7 @@ class AsyncioStream(asyncio.Protocol):
         """Return the future that _wake() ends, to be awaited immediately."""
         if self._reader is not None and not self._reader.done():
             raise RuntimeError("another task is reading this stream")
-        self._deadline = math.inf if timeout is None else self._loop.time() + timeout
+        self._deadline = math.inf if timeout is None else self._time() + timeout
         if timeout is not None and (self._timer is None or self._deadline < self._timer_at):
             self._arm()
         self._reader = self._loop.create_future()
@@ -253,7 +250,7 @@ class AsyncioStream(asyncio.Protocol):
         self._timer = None
         if self._reader is None or self._reader.done() or self._deadline == math.inf:
             return  # no task waits; the next wait arms the timer again
-        if self._loop.time() < self._deadline:
+        if self._time() < self._deadline:
             self._arm()
         else:
             self._wake(TimeoutError("nothing was received in time"))

@@ -1,7 +1,7 @@
 """The bodies of HTTP/1.1 messages, decoded without I/O: of requests from clients and of responses from upstreams.
 
 Coded bytes go in, body bytes come out. All chunks that one call completes are joined into one `bytes`, so their number
-does not matter to the consumer. The usual chunk, whole in one read, is read in its own loop.
+does not matter to the consumer. The usual chunk, whole in one read, takes no further call.
 
 The decoder of chunks is strict, because two readers that disagree about framing can take one peer's data for another's
 headers: lines end only in CRLF, sizes are plain hex, and every line has a limit. h11 0.16 accepts bare LF behind
@@ -108,6 +108,10 @@ class _State(enum.Enum):
     DONE = enum.auto()
 
 
+# CPython 3.11 takes as long to look up a member of an enum as for several calls.
+_AT_SIZE = _State.SIZE
+
+
 class ChunkedBody(BodyDecoder):
     """A chunked body. After an error or the end nothing more comes out.
 
@@ -120,7 +124,7 @@ class ChunkedBody(BodyDecoder):
     def __init__(self, *, padded: bool) -> None:
         super().__init__()
         self._size_line = _PADDED_SIZE_LINE if padded else _SIZE_LINE
-        self._state = _State.SIZE
+        self._state = _AT_SIZE
         self._pending = b""
         self._remaining = 0
         self._trailer_bytes = 0
@@ -132,8 +136,20 @@ class ChunkedBody(BodyDecoder):
             data = self._pending + data
             self._pending = b""
         parts: list[bytes] = []
+        position, end = 0, len(data)
         try:
-            self._decode(data, parts)
+            while position < end:
+                if self._state is _AT_SIZE:
+                    # Most chunks are whole, and have only digits on their size line.
+                    digits, line_end, _ = data[position : position + _MAX_PLAIN_LINE].partition(b"\r\n")
+                    if digits and line_end and not digits.strip(_HEX_DIGITS):
+                        start = position + len(digits) + 2
+                        stop = start + int(digits, 16)
+                        if stop > start and data.startswith(b"\r\n", stop):
+                            parts.append(data[start:stop])
+                            position = stop + 2
+                            continue
+                position = self._decode(data, position, parts)
         except FramingError as error:
             self.error = error.with_traceback(None)  # whose frames have this decoder: a reference cycle
         return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -142,37 +158,29 @@ class ChunkedBody(BodyDecoder):
         if not self.complete and self.error is None:
             self.error = FramingError("the connection ended inside a chunked body")
 
-    def _decode(self, data: bytes, parts: list[bytes]) -> None:
-        position, end = 0, len(data)
-        while position < end:
-            if self._state is _State.SIZE:
-                position = _take_usual_chunks(data, position, parts)
-                if position == end:
-                    return
-                line = self._size_line.match(data, position)
-                if line is None or line.end() - position > MAX_CHUNK_LINE:
-                    self._keep_size_line(data[position:])
-                    return
-                size, position = int(line[1], 16), line.end()
-                if size == 0:
-                    self._state = _State.TRAILERS
-                else:
-                    self._remaining = size
-                    self._state = _State.PAYLOAD
-            elif self._state is _State.PAYLOAD:
-                part = data[position : position + self._remaining]
-                parts.append(part)
-                position += len(part)
-                self._remaining -= len(part)
-                if self._remaining == 0:
-                    self._state = _State.PAYLOAD_END
-            elif self._state is _State.PAYLOAD_END:
-                position = self._end_payload(data, position)
-            elif self._state is _State.TRAILERS:
-                position = self._trailer(data, position)
-            else:
-                self.unused += data[position:]
-                return
+    def _decode(self, data: bytes, position: int, parts: list[bytes]) -> int:
+        """Take the next line, or the bytes of a payload. Return where they end."""
+        if self._state is _AT_SIZE:
+            line = self._size_line.match(data, position)
+            if line is None or line.end() - position > MAX_CHUNK_LINE:
+                self._keep_size_line(data[position:])
+                return len(data)
+            self._remaining = int(line[1], 16)
+            self._state = _State.PAYLOAD if self._remaining else _State.TRAILERS
+            return line.end()
+        if self._state is _State.PAYLOAD:
+            part = data[position : position + self._remaining]
+            parts.append(part)
+            self._remaining -= len(part)
+            if self._remaining == 0:
+                self._state = _State.PAYLOAD_END
+            return position + len(part)
+        if self._state is _State.PAYLOAD_END:
+            return self._end_payload(data, position)
+        if self._state is _State.TRAILERS:
+            return self._trailer(data, position)
+        self.unused += data[position:]
+        return len(data)
 
     def _keep_size_line(self, data: bytes) -> None:
         # A line that could still become valid waits for more; anything else is an error.
@@ -186,7 +194,7 @@ class ChunkedBody(BodyDecoder):
     def _end_payload(self, data: bytes, position: int) -> int:
         found = data[position : position + 2]
         if found == b"\r\n":
-            self._state = _State.SIZE
+            self._state = _AT_SIZE
         elif found == b"\r":
             self._pending = found
         else:
@@ -211,17 +219,3 @@ class ChunkedBody(BodyDecoder):
             raise FramingError("a trailer line is not a header field")
         self._trailer_bytes += len(line) + 1
         return stop + 1
-
-
-def _take_usual_chunks(data: bytes, position: int, parts: list[bytes]) -> int:
-    """Add the payloads of the chunks that are whole and have only digits on their size line. Return their end."""
-    while True:
-        digits, line_end, _ = data[position : position + _MAX_PLAIN_LINE].partition(b"\r\n")
-        if not digits or not line_end or digits.strip(_HEX_DIGITS):
-            return position
-        start = position + len(digits) + 2
-        stop = start + int(digits, 16)
-        if stop == start or not data.startswith(b"\r\n", stop):
-            return position
-        parts.append(data[start:stop])
-        position = stop + 2

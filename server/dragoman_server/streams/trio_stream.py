@@ -14,6 +14,7 @@ from typing import TypeVar, cast
 import trio
 
 from dragoman_server.platform.cancellation import Arguments
+from dragoman_server.platform.clock import event_loop_clock
 from dragoman_server.streams.byte_stream import Take
 from dragoman_server.streams.peer_end import reset_when_closed, wait_for_peer_end
 
@@ -60,10 +61,11 @@ class TrioStream:
     async def receive_each(self, take: Take, timeout: float | None) -> None:
         self._check_open()
         seconds = math.inf if timeout is None else timeout
-        last = trio.current_time()
+        time = event_loop_clock()
+        last = time()
         try:
             # A new scope only when its time has come, because moving a deadline costs as much as a read.
-            while trio.current_time() < last + seconds:
+            while time() < last + seconds:
                 with trio.CancelScope(deadline=last + seconds):
                     while True:
                         await trio.lowlevel.wait_readable(self._socket)
@@ -71,7 +73,7 @@ class TrioStream:
                             data = self._socket.recv(READ_SIZE)
                         except BlockingIOError:  # a spurious wake-up
                             continue
-                        last = trio.current_time()
+                        last = time()
                         if not data or not take(data):
                             return
         except trio.ClosedResourceError:
@@ -82,11 +84,13 @@ class TrioStream:
         await wait_for_peer_end(self._socket)
 
     def send_now(self, data: bytes | memoryview) -> bytes | memoryview | None:
-        self._check_open()
         try:
             sent = self._socket.send(data)
         except BlockingIOError:
             return data
+        except OSError:
+            self._check_open()
+            raise
         return None if sent == len(data) else memoryview(data)[sent:]
 
     async def send_all(self, data: bytes | memoryview, timeout: float | None) -> None:
