@@ -76,8 +76,9 @@ class ResponseChannel(Protocol):
 
     async def write(self, data: bytes) -> None: ...
 
-    def write_now(self, data: bytes) -> bool:
-        """Write a piece and return true, if that is possible without waiting. False: nothing was written."""
+    @property
+    def write_now(self) -> WriteNow:
+        """Returns a function for the pieces behind the first one. Ask when that is written."""
 
     async def end(self, data: bytes) -> None:
         """Write the last piece, or the whole body."""
@@ -102,7 +103,13 @@ class HttpChannel:
     async def write(self, data: bytes) -> None:
         await self._pass_on({"type": "http.response.body", "body": data, "more_body": True})
 
-    def write_now(self, data: bytes) -> bool:
+    @property
+    def write_now(self) -> WriteNow:
+        if self._write_now is None or self.meter is not None or self.watch is not None:
+            return self._write_watched
+        return self._write_now
+
+    def _write_watched(self, data: bytes) -> bool:
         if self._write_now is None or not self._write_now(data):
             return False
         if self.meter is not None:

@@ -6,7 +6,7 @@ because waking a task for it would be a turn of the event loop. Pieces that come
 go out together; a reader that is ahead of a slow client waits for room, and so pauses its upstream.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from dragoman_server.platform.changes import Changes
 from dragoman_server.streams.byte_stream import WriteNow
@@ -28,29 +28,37 @@ class Chunk(NamedTuple):
     last: bool
 
 
+class Channel(Protocol):
+    """What of a ResponseChannel is used here."""
+
+    @property
+    def write_now(self) -> WriteNow: ...
+
+
 class Outbox:
     """The pieces to send to one client. put(), end() and close() do not wait; take() is for the one writer.
 
     Args:
-        write_now: see ResponseChannel. It is used between the first and the last chunk.
+        channel: whose write_now is used between the first and the last chunk.
 
     Attributes:
         closed: Nothing more is added.
     """
 
     __slots__ = (
-        *("_changes", "_complete", "_idle", "_pieces", "_sending", "_size", "_started", "_write_now"),
+        *("_changes", "_channel", "_complete", "_pieces", "_sending", "_size", "_started", "_write_now"),
         "closed",
     )
 
-    def __init__(self, write_now: WriteNow) -> None:
-        self._write_now = write_now
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        # While the writer waits, and the response has begun.
+        self._write_now: WriteNow | None = None
         self._pieces: list[bytes] = []
         self._size = 0
         self.closed = self._complete = False
         self._started = False  # the writer has taken a chunk, so the response has begun
         self._sending = False  # the writer has taken something, and not come back
-        self._idle = False  # the writer waits, and the response has begun
         self._changes = Changes()
 
     @property
@@ -60,7 +68,7 @@ class Outbox:
 
     def put(self, data: bytes) -> bool:
         """Add a piece of the stream. Return true if the client's connection has it already."""
-        if self._idle and not self._pieces and self._write_now(data):
+        if self._write_now is not None and not self._pieces and self._write_now(data):
             return True
         self._pieces.append(data)
         self._size += len(data)
@@ -99,11 +107,11 @@ class Outbox:
             self._sending = False
             self._changes.note()
         while not self._pieces and not self.closed:
-            self._idle = self._started
+            self._write_now = self._channel.write_now if self._started else None
             try:
                 await self._changes.wait()
             finally:
-                self._idle = False
+                self._write_now = None
         if not self._pieces:
             return None
         data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)

@@ -25,7 +25,7 @@ from dragoman_server.accounts.usage import estimate_input
 from dragoman_server.platform.cancellation import return_if_cancelled
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.policy.error_actions import ErrorAction
-from dragoman_server.proxying.attempt import Attempt, AttemptFailure, Delivery
+from dragoman_server.proxying.attempt import NOW, Attempt, AttemptFailure, Delivery
 from dragoman_server.proxying.client_request import SCOPE_SENDERS, ClientRequest
 from dragoman_server.proxying.destinations import record_destination
 from dragoman_server.proxying.outbox import Outbox
@@ -92,6 +92,7 @@ class RequestHandler:
         self._time = request.time
         self._started_at = self._time()
         self._keepalive = Keepalive(gateway.settings.server.keepalive_s, self._started_at)
+        self._sent_at = self._started_at  # the latest bytes; the ticker tells _keepalive
         self._winner: Attempt | None = None  # the client gets the response of this one
         self._first_content_s: float | None = None  # of that
         self._failed: list[tuple[Attempt, AttemptFailure]] = []
@@ -101,7 +102,7 @@ class RequestHandler:
         self._started = False  # bytes of the response are out, or on their way
         self._end_sent = False  # the end of the response has been handed to the server
         # Code that takes bytes from a machine must put them here before its next await: so they stay in order.
-        self._outbox = Outbox(request.response.write_now)
+        self._outbox = Outbox(request.response)
         self._record.model, self._record.stream = plan.context.model or None, plan.streams
         record_destination(self._record, plan.destination)
         if request.telemetry is not None:
@@ -157,6 +158,7 @@ class RequestHandler:
                 await self._outbox.sent()  # bytes on their way are as good as a heartbeat
                 if self._outbox.closed:
                     return
+                self._keepalive.sent(self._sent_at)
                 if not self._keepalive.due(self._time()):
                     continue
                 if (translating := self._translating) is not None:
@@ -169,7 +171,8 @@ class RequestHandler:
                 if self._winner is None and self._plan.endpoint.heartbeat_event is not None:
                     self._request.announced = True
                 self._outbox.put(heartbeat)
-                self._keepalive.sent(self._time())
+                self._sent_at = self._time()
+                self._keepalive.sent(self._sent_at)
         except anyio.get_cancelled_exc_class():
             return
 
@@ -330,9 +333,9 @@ class RequestHandler:
             return Delivery.WAIT
         ready = machine.data_to_send()
         if ready and self._outbox.put(ready):
-            self._keepalive.sent(self._time())
-            return Delivery.NOW
-        return Delivery.NOW if self._outbox.has_room else Delivery.WAIT
+            self._sent_at = self._time()
+            return NOW
+        return NOW if self._outbox.has_room else Delivery.WAIT
 
     def _claim(self, attempt: Attempt) -> Delivery:
         """The first attempt that has something wins; the others end.
@@ -466,7 +469,7 @@ class RequestHandler:
                 await response.start(status, headers)
             self._end_sent = chunk.last
             await (response.end if chunk.last else response.write)(chunk.data)
-            self._keepalive.sent(self._time())
+            self._sent_at = self._time()
             del chunk  # its bytes are not needed while the next ones are awaited
 
     def _record_head(self, status: int) -> None:

@@ -298,7 +298,13 @@ class Connection:
 
         What the kernel does not take of it follows by itself, before anything else.
         """
-        rest = self._pass_on(data)
+        if self._closed or self._rest is not None or len(data) > WRITE_SIZE or self._writing.locked:
+            return False
+        try:
+            rest = self._stream.send_now(data)
+        except OSError:
+            self._break()
+            return True
         if rest is data:
             return False
         if rest is not None:
@@ -308,23 +314,14 @@ class Connection:
 
     async def write(self, data: bytes) -> None:
         """Pass all of it to the client. Once the connection is closed, the bytes are dropped."""
-        rest = self._pass_on(data)  # in most cases the kernel takes it immediately
-        if rest is None:
-            return
-        if rest is data:
+        if not self.write_now(data):  # in most cases the kernel takes it immediately
             await anyio.lowlevel.checkpoint_if_cancelled()
+        elif self._rest is None:
+            return
+        else:
+            data = b""
         async with self._writing:
-            await self._write_in_turn(rest)
-
-    def _pass_on(self, data: bytes) -> bytes | memoryview | None:
-        """Pass on what the kernel takes without waiting. Return the rest: `data` itself if it has to wait its turn."""
-        if self._closed or self._rest is not None or len(data) > WRITE_SIZE or self._writing.locked:
-            return data
-        try:
-            return self._stream.send_now(data)
-        except OSError:
-            self._break()
-            return None
+            await self._write_in_turn(data)
 
     async def _write_in_turn(self, data: bytes | memoryview) -> None:
         if self._closed:

@@ -32,7 +32,7 @@ async def write_all(outbox: Outbox, sent: list[Chunk], seconds: float = 0) -> No
 
 
 async def test_the_writer_gets_everything_in_order_and_joined() -> None:
-    outbox, sent = Outbox(Line(free=False).write_now), []
+    outbox, sent = Outbox(Line(free=False)), []
     for data in (b"a", b"b"):
         assert not outbox.put(data)
     outbox.end(b"c")
@@ -41,7 +41,7 @@ async def test_the_writer_gets_everything_in_order_and_joined() -> None:
 
 
 async def test_the_writer_ends_when_nothing_more_comes() -> None:
-    outbox, sent = Outbox(Line(free=False).write_now), []
+    outbox, sent = Outbox(Line(free=False)), []
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(write_all, outbox, sent)
         await anyio.sleep(1)
@@ -52,7 +52,7 @@ async def test_the_writer_ends_when_nothing_more_comes() -> None:
 
 async def test_a_piece_goes_to_the_connection_at_once_while_the_writer_waits() -> None:
     line, sent = Line(), []
-    outbox = Outbox(line.write_now)
+    outbox = Outbox(line)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(write_all, outbox, sent, 1)
         await anyio.sleep(0.1)
@@ -81,7 +81,7 @@ async def test_a_piece_goes_to_the_connection_at_once_while_the_writer_waits() -
 
 @pytest.mark.parametrize("piece", [b"x", b"x" * 70_000], ids=["four pieces", "64 KiB"])
 async def test_a_reader_waits_for_a_slow_client(piece: bytes) -> None:
-    outbox, sent = Outbox(Line(free=False).write_now), []
+    outbox, sent = Outbox(Line(free=False)), []
     times: list[float] = []
 
     async def read() -> None:
@@ -104,7 +104,7 @@ async def test_a_reader_waits_for_a_slow_client(piece: bytes) -> None:
 
 
 async def test_unsent_is_what_waits_and_what_the_writer_has() -> None:
-    outbox, sent = Outbox(Line(free=False).write_now), []
+    outbox, sent = Outbox(Line(free=False)), []
     async with anyio.create_task_group() as tasks:
         outbox.put(b"a")
         assert outbox.unsent
