@@ -181,9 +181,13 @@ def _send_varied(send: Send, message: Message) -> Awaitable[None]:
     """Send a message to a client that is no page: a cache must not give the response to a page."""
     if message["type"] == "http.response.start":
         headers = [*message.get("headers", ())]
-        vary = [value for name, value in headers if name == b"vary"]
-        others = [field for field in headers if field[0] != b"vary"] if vary else headers
-        message["headers"] = [*others, (b"vary", b", ".join([*vary, b"Origin"]))]
+        if b"vary" in dict(headers):
+            vary = [value for name, value in headers if name == b"vary"]
+            others = [field for field in headers if field[0] != b"vary"]
+            headers = [*others, (b"vary", b", ".join([*vary, b"Origin"]))]
+        else:
+            headers.append((b"vary", b"Origin"))
+        message["headers"] = headers
     return send(message)
 
 

@@ -12,8 +12,20 @@ from functools import partial
 from dragoman._engine.response_machine import OPEN, Outcome, ResponseMachine
 from dragoman._engine.sinks import ClientSink, ListSink
 from dragoman._engine.upstream_events import StreamEvents, TruncatedResponse, WholeEvents
-from dragoman._ir import events
-from dragoman._ir.events import Event, Usage
+from dragoman._ir.events import (
+    EVENTS,
+    ArgumentsDelta,
+    BlockStarted,
+    Ended,
+    Event,
+    Failed,
+    Opaque,
+    ReasoningDelta,
+    Started,
+    Stopped,
+    TextDelta,
+    Usage,
+)
 from dragoman._ir.fast_path import Delta, with_texts
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._transforms.pipeline import Pipeline
@@ -30,6 +42,9 @@ from dragoman.protocols import client_spec, upstream_spec
 CHARS_PER_TOKEN = 4
 
 _UNREADABLE = RemoteProtocolError, RecursionError
+
+# Events that name their choice.
+_OF_CHOICES = frozenset(kind for kind in EVENTS if "choice" in kind.__struct_fields__)
 
 
 class ResponseTranslator(ResponseMachine):
@@ -118,7 +133,7 @@ class ResponseTranslator(ResponseMachine):
 
     def fail(self, error: WireError) -> None:
         if self.outcome is Outcome.OPEN:
-            self._pass(events.Failed(error))
+            self._pass(Failed(error))
 
     def whole_body(self) -> JSONObject | None:
         return self._sink.body
@@ -146,7 +161,7 @@ class ResponseTranslator(ResponseMachine):
             if filled:
                 send(filled)
 
-        return fill_call if isinstance(delta, events.ArgumentsDelta) else send
+        return fill_call if isinstance(delta, ArgumentsDelta) else send
 
     def _pass_each(self, delta: Delta, texts: list[str]) -> None:
         """Pass on deltas like this one with other texts."""
@@ -158,16 +173,12 @@ class ResponseTranslator(ResponseMachine):
         needs_text = self._pipeline.needs_text
         for event in incoming:
             # isinstance() of a struct takes ten times as long as this to say no.
-            if (
-                type(event) is events.TextDelta
-                or type(event) is events.ReasoningDelta
-                or type(event) is events.ArgumentsDelta
-            ):
+            if type(event) is TextDelta or type(event) is ReasoningDelta or type(event) is ArgumentsDelta:
                 if event.block not in self._skipped:
                     self._chars += len(event.text)
                     if needs_text:
                         self._pass(event)
-                    elif type(event) is events.ArgumentsDelta:
+                    elif type(event) is ArgumentsDelta:
                         _fill_call(self._pipeline.calls, self._sink.send, event)
                     else:
                         self._sink.send(event)
@@ -175,14 +186,16 @@ class ResponseTranslator(ResponseMachine):
                 self.usage = self.usage.updated(event)
                 self._pass(self._consistent_usage())
             else:
-                if type(event) is events.Started:
+                if type(event) is Started:
                     self.upstream_model, self.upstream_id = event.model, event.id
-                elif type(event) is events.Opaque:
+                elif type(event) is Opaque:
                     # One that need not come back (an unknown field of the first frame, say) is no content.
                     self.committed = self.committed or event.round_trip or event.search is not None
-                elif type(event) is not events.Failed:
+                elif type(event) is not Failed:
                     self.committed = True
-                of_first = not self._skipped and not getattr(event, "choice", 0)
+                # An attribute that is missing takes ten times as long as this.
+                choice = getattr(event, "choice", 0) if type(event) in _OF_CHOICES else 0
+                of_first = not self._skipped and choice == 0
                 if of_first or self._client.choices or not self._is_of_other_choice(event):
                     self._pass(event)
             if self.outcome is not OPEN:
@@ -200,22 +213,22 @@ class ResponseTranslator(ResponseMachine):
         pipeline = self._pipeline
         for staged in pipeline.send(event) if type(event) in pipeline.kinds else (event,):
             kind = type(staged)
-            if kind is events.Ended:
+            if kind is Ended:
                 self._estimate_usage()
                 self._sink.send(staged)
                 self.outcome = Outcome.COMPLETED
                 return
-            if kind is events.Failed:
+            if kind is Failed:
                 self.outcome = Outcome.FAILED
                 self.error = mask_error(staged.error, self._context.mask)  # type: ignore[union-attr]
-                staged = events.Failed(self.error)
-            elif kind is events.Stopped and staged.choice == 0:  # type: ignore[union-attr]
+                staged = Failed(self.error)
+            elif kind is Stopped and staged.choice == 0:  # type: ignore[union-attr]
                 self.stop_reason = staged.reason  # type: ignore[union-attr]
             self._sink.send(staged)
 
     def _consistent_usage(self) -> Usage:
         usage = self.usage.consistent()
-        if usage != self.usage:
+        if usage is not self.usage and usage != self.usage:
             self.losses.altered("/usage", "a part of the tokens is larger than all of them: it was lowered")
         return usage
 
@@ -240,7 +253,7 @@ class ResponseTranslator(ResponseMachine):
         if choice == 0:
             return getattr(event, "block", None) in self._skipped
         self.losses.dropped(f"/choices/{choice}", "the client's protocol allows only one choice per response")
-        if isinstance(event, events.BlockStarted):
+        if isinstance(event, BlockStarted):
             self._skipped.add(event.block)
         return True
 

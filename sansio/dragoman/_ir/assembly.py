@@ -9,8 +9,27 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman._ir import events
-from dragoman._ir.events import BlockKind, Event, ReasoningForm, Signature, ToolHead, Usage
+from dragoman._ir.events import (
+    Annotation,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Compacted,
+    Event,
+    Failed,
+    Logprobs,
+    Opaque,
+    ReasoningDelta,
+    ReasoningForm,
+    Signature,
+    SignatureDelta,
+    Started,
+    Stopped,
+    TextDelta,
+    ToolHead,
+    Usage,
+)
 from dragoman._wire.errors import WireError
 from dragoman._wire.exceptions import LocalProtocolError
 from dragoman._wire.json import JSON
@@ -56,7 +75,7 @@ class AssembledBlock(msgspec.Struct, frozen=True, gc=False):
     phase: str | None = None
     reasoning: tuple[ReasoningPart, ...] = ()
     signature: Signature | None = None
-    annotations: tuple[events.Annotation, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
     logprobs: tuple[JSON, ...] = ()
     complete: bool = True
     path: str = ""
@@ -73,9 +92,9 @@ class AssembledResponse(msgspec.Struct, frozen=True, gc=False):
         error: Why the response broke off, None if it is complete.
     """
 
-    started: events.Started
-    blocks: tuple[AssembledBlock | events.Opaque | events.Compacted, ...]
-    stops: tuple[events.Stopped, ...]
+    started: Started
+    blocks: tuple[AssembledBlock | Opaque | Compacted, ...]
+    stops: tuple[Stopped, ...]
     usage: Usage
     error: WireError | None = None
 
@@ -88,11 +107,11 @@ class AssembledResponse(msgspec.Struct, frozen=True, gc=False):
 class OpenBlock(msgspec.Struct):
     """A block that is being filled."""
 
-    start: events.BlockStarted
+    start: BlockStarted
     text: list[str] = []
     parts: dict[tuple[int, ReasoningForm], list[str]] = {}
     signature: Signature | None = None
-    annotations: list[events.Annotation] = []
+    annotations: list[Annotation] = []
     logprobs: list[JSON] = []
 
     def finish(self, complete: bool) -> AssembledBlock:
@@ -120,10 +139,10 @@ class Fold:
     __slots__ = ("_error", "_open", "_order", "_started", "_stops", "_usage")
 
     def __init__(self) -> None:
-        self._started: events.Started | None = None
+        self._started: Started | None = None
         self._open: dict[int, OpenBlock] = {}
-        self._order: dict[int, AssembledBlock | events.Opaque | events.Compacted | None] = {}
-        self._stops: list[events.Stopped] = []
+        self._order: dict[int, AssembledBlock | Opaque | Compacted | None] = {}
+        self._stops: list[Stopped] = []
         self._usage = Usage()
         self._error: WireError | None = None
 
@@ -139,38 +158,36 @@ class Fold:
     def send(self, event: Event) -> None:
         """Add one event."""
         # isinstance() of a struct takes ten times as long as this to say no.
-        if type(event) is events.TextDelta or type(event) is events.ArgumentsDelta:
+        if type(event) is TextDelta or type(event) is ArgumentsDelta:
             self._open[event.block].text.append(event.text)
-        elif type(event) is events.ReasoningDelta:
+        elif type(event) is ReasoningDelta:
             self._open[event.block].parts.setdefault((event.part, event.form), []).append(event.text)
-        elif type(event) is events.BlockStarted:
+        elif type(event) is BlockStarted:
             self._open[event.block] = OpenBlock(event)
             self._order[event.block] = None
-        elif type(event) is events.BlockEnded:
+        elif type(event) is BlockEnded:
             self._order[event.block] = self._open.pop(event.block).finish(event.complete)
-        elif type(event) is events.Annotation:
+        elif type(event) is Annotation:
             self._open[event.block].annotations.append(event)
-        elif type(event) is events.Logprobs:
+        elif type(event) is Logprobs:
             self._open[event.block].logprobs.extend(event.tokens)
-        elif type(event) is events.SignatureDelta:
+        elif type(event) is SignatureDelta:
             self._open[event.block].signature = event.signature
-        elif type(event) is events.Opaque or type(event) is events.Compacted:
+        elif type(event) is Opaque or type(event) is Compacted:
             self._order[-1 - len(self._order)] = event
         elif type(event) is Usage:
             self._usage = self._usage.updated(event)
-        elif type(event) is events.Stopped:
+        elif type(event) is Stopped:
             self._stops.append(event)
-        elif type(event) is events.Started:
+        elif type(event) is Started:
             self._started = event
-        elif type(event) is events.Failed:
+        elif type(event) is Failed:
             self._error = event.error
 
-    def send_texts(
-        self, delta: events.TextDelta | events.ReasoningDelta | events.ArgumentsDelta, texts: list[str]
-    ) -> None:
+    def send_texts(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta, texts: list[str]) -> None:
         """Add deltas like this one with other texts."""
         block = self._open[delta.block]
-        if isinstance(delta, events.ReasoningDelta):
+        if isinstance(delta, ReasoningDelta):
             block.parts.setdefault((delta.part, delta.form), []).extend(texts)
         else:
             block.text += texts

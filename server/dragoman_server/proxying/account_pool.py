@@ -170,7 +170,8 @@ class RequestAttempts:
             elif isinstance(step, attempts.Wait):
                 await anyio.sleep(max(step.until - now, 0.0))
             else:
-                self._log_choice("none", ())
+                if DECISIONS.isEnabledFor(logging.DEBUG):
+                    self._log_choice("none", ())
                 self._give_up(step, now)
                 return None
 
@@ -282,13 +283,12 @@ class RequestAttempts:
         self._machine.accepted(account.id)
         attempt = self._open[account.id] = Attempt(plan, account, reservation, now)
         self._attempts.append(attempt)
-        self._log_choice(account.id, offer.accounts)
+        if DECISIONS.isEnabledFor(logging.DEBUG):
+            self._log_choice(account.id, offer.accounts)
         return attempt
 
     def _log_choice(self, chosen: str, offered: tuple[str, ...]) -> None:
         """Log which account was chosen, and why no other one. offered: as in Offer."""
-        if not DECISIONS.isEnabledFor(logging.DEBUG):
-            return
         reasons = self._machine.unusable(self._health(), self._pool.clock())
         first = offered.index(chosen) if chosen in offered else 0
         for place, id in enumerate(offered):

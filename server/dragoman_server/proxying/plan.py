@@ -291,7 +291,8 @@ class Planner:
         )
         if self.account:
             chain = self.chain = at_account(chain, self.account) or chain
-        self._sticky = any(len(to.accounts) > 1 and to.settings.sticky for to in chain)
+        for to in chain:
+            self._sticky = self._sticky or (len(to.accounts) > 1 and to.settings.sticky)
         if DECISIONS.isEnabledFor(logging.DEBUG):
             first, *others = chain
             fallbacks = f"; if that fails, {', then '.join([to.target for to in others])}" if others else ""

@@ -130,7 +130,8 @@ class HTTP1:
         await self._write(self._response.data(data) if self._response.has_begun else data)
 
     async def send_end(self, stream_id: int) -> None:
-        await self._write(self._response.end())
+        if (last := self._response.end()) or self._begun:
+            await self._write(last)
 
     async def close_stream(self, stream_id: int) -> None:
         if self._begun:

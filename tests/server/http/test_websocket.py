@@ -740,4 +740,5 @@ async def test_a_turn_has_the_configuration_of_its_time() -> None:
         client.create()
         assert await error_of(client) == (401, "invalid_api_key")
         # The connection keeps no configuration.
+        await anyio.wait_all_tasks_blocked()
         assert len(up.app._in_use) == 1
