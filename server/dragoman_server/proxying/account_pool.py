@@ -354,7 +354,8 @@ class RequestAttempts:
         await pool.store.apply(Change(account, failure, repeatable=action is not ErrorAction.RETRY_LATER))
 
     async def _release(self, attempt: Attempt, tokens: float) -> None:
-        await self._pool.store.apply(Release(attempt.reservation, tokens, self._pool.clock()))
+        if attempt.reservation.candidate.is_limited:
+            await self._pool.store.apply(Release(attempt.reservation, tokens, self._pool.clock()))
         self._open.pop(attempt.account.id, None)
 
 

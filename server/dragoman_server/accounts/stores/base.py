@@ -65,6 +65,11 @@ class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
     tokens: Rate | None = None
     max_concurrent_requests: int | None = None
 
+    @property
+    def is_limited(self) -> bool:
+        """A reservation has to be ended."""
+        return self.tokens is not None or self.max_concurrent_requests is not None
+
 
 class Reservation(msgspec.Struct, frozen=True):
     """A reservation for one request with this candidate.
