@@ -15,7 +15,7 @@ import msgspec
 
 from dragoman._engine.response import ResponseTranslator
 from dragoman._engine.response_machine import Outcome, ResponseMachine
-from dragoman._engine.sinks import ClientSink, ListSink
+from dragoman._engine.sinks import ListSink, client_sink
 from dragoman._ir.events import ENDED, Ended, Event, Failed, Started, Stopped, Usage
 from dragoman._ir.losses import Ledger
 from dragoman._transforms.reasoning_cache import CachedReasoning
@@ -95,7 +95,7 @@ class FanOut(ResponseMachine):
         self._context = context
         self._check_input = check_input
         streams = context.request.stream if client_streams is None else client_streams
-        self._sink = ClientSink(
+        self._sink = client_sink(
             self._client, context, self.losses, streams=streams, store_response=store_response
         )
         self._count = count

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from dragoman._engine.response_machine import OPEN, Outcome, ResponseMachine
-from dragoman._engine.sinks import ClientSink, ListSink
+from dragoman._engine.sinks import ClientSink, ListSink, WholeSink, client_sink
 from dragoman._engine.upstream_events import StreamEvents, TruncatedResponse, WholeEvents
 from dragoman._ir.events import (
     EVENTS,
@@ -105,8 +105,8 @@ class ResponseTranslator(ResponseMachine):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._upstream.name} -> {self._client.name}, {self.outcome.value}>"
 
-    def _open_sink(self, streams: bool, store_response: bool) -> ClientSink | ListSink:
-        return ClientSink(
+    def _open_sink(self, streams: bool, store_response: bool) -> ClientSink | WholeSink | ListSink:
+        return client_sink(
             self._client, self._context, self.losses, streams=streams, store_response=store_response
         )
 

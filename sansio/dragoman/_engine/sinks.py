@@ -6,6 +6,7 @@ Streams are written event by event, whole bodies from the fold of the same event
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -19,7 +20,7 @@ from dragoman.codec import ProtocolSpec, ResponseContext
 
 
 class ClientSink:
-    """Writes events for the client: as frames, or as one document at the end, nothing after a failure.
+    """Writes events for the client as frames, nothing after a failure.
 
     Frames have one open block at a time if the client's protocol is sequential.
 
@@ -27,8 +28,7 @@ class ClientSink:
         client: the client's protocol.
         context: of the response's request.
         ledger: where losses are recorded.
-        streams: the client gets frames.
-        store_response: `body` is set for a stream too, also for a failed one if the protocol has a form for it.
+        store_response: `body` is set, also for a failed response if the protocol has a form for it.
 
     Attributes:
         heartbeat: Bytes that are legal between two events.
@@ -36,32 +36,22 @@ class ClientSink:
     """
 
     def __init__(
-        self,
-        client: ProtocolSpec,
-        context: ResponseContext,
-        ledger: Ledger,
-        *,
-        streams: bool = True,
-        store_response: bool = False,
+        self, client: ProtocolSpec, context: ResponseContext, ledger: Ledger, *, store_response: bool = False
     ) -> None:
         self._client = client
         self._context = context
-        self._writer = client.framed_writer(context, ledger) if streams else None
-        self._linearizer = Linearizer() if streams and client.sequential else None
-        self._fold = Fold() if store_response or not streams else None
-        # What the whole body loses, the stream has lost already.
-        self._ledger = Ledger() if streams else ledger
+        self._writer = client.framed_writer(context, ledger)
+        self._linearizer = Linearizer() if client.sequential else None
+        self._fold = Fold() if store_response else None
         self._out: list[bytes] = []
         self.body: JSONObject | None = None
 
     def send(self, event: Event) -> None:
         if self._fold is not None:
             self._fold.send(event)
-            if type(event) is Ended or type(event) is Failed:
-                self._complete(self._fold, event)
+            if type(event) is Ended or (type(event) is Failed and self._client.failed_bodies):
+                self._complete(self._fold)
         writer, linearizer = self._writer, self._linearizer
-        if writer is None:
-            return
         for each in (event,) if linearizer is None else linearizer.send(event):
             self._out.append(writer.send(each))
 
@@ -76,8 +66,7 @@ class ClientSink:
         def send_texts(texts: list[str]) -> None:
             if fold is not None:
                 fold.send_texts(delta, texts)
-            if writer is not None:
-                put(writer.send_texts(delta, texts))
+            put(writer.send_texts(delta, texts))
 
         waits = self._linearizer is not None and self._linearizer.current != delta.block
         return send_each if waits else send_texts
@@ -85,7 +74,7 @@ class ClientSink:
     @property
     def heartbeat(self) -> bytes:
         endpoint = self._context.endpoint or self._client.endpoints[0]
-        return b"" if self._writer is None else endpoint.heartbeat_for(self._context)
+        return endpoint.heartbeat_for(self._context)
 
     @property
     def held_bytes(self) -> int:
@@ -97,16 +86,50 @@ class ClientSink:
         self._out.clear()
         return data
 
-    def _complete(self, fold: Fold, last: Ended | Failed) -> None:
-        """Make the document."""
-        if type(last) is Failed:
-            if self._writer is None or not self._client.failed_bodies:
-                return
-            if not fold.started:
-                fold.send(Started("", self._context.upstream_model))
-        self.body = self._client.write_whole(fold.response(), self._context, self._ledger)
-        if self._writer is None:
-            self._out.append(encode(self.body))
+    def _complete(self, fold: Fold) -> None:
+        """Make the document. What it loses, the stream has lost already."""
+        if not fold.started:
+            fold.send(Started("", self._context.upstream_model))
+        self.body = self._client.write_whole(fold.response(), self._context, Ledger())
+
+
+class WholeSink(Fold):
+    """Collects events for a client that gets one document, at the end, and nothing of a failed response.
+
+    Its members are those of ClientSink. A Fold, because each event would take another call to get to one.
+    """
+
+    __slots__ = ("_client", "_context", "_ledger", "_out", "body")
+
+    heartbeat, held_bytes = b"", 0
+
+    def __init__(self, client: ProtocolSpec, context: ResponseContext, ledger: Ledger) -> None:
+        super().__init__()
+        self._client = client
+        self._context = context
+        self._ledger = ledger
+        self._out = b""
+        self.body: JSONObject | None = None
+
+    def end(self) -> None:
+        self.body = self._client.write_whole(self.response(), self._context, self._ledger)
+        self._out = encode(self.body)
+
+    def text_sender(self, delta: Delta) -> Callable[[list[str]], object]:
+        return partial(self.send_texts, delta)
+
+    def data_to_send(self) -> bytes:
+        data, self._out = self._out, b""
+        return data
+
+
+def client_sink(
+    client: ProtocolSpec, context: ResponseContext, ledger: Ledger, *, streams: bool, store_response: bool
+) -> ClientSink | WholeSink:
+    """Return the sink for a client that gets frames, if `streams`, or one document."""
+    if streams:
+        return ClientSink(client, context, ledger, store_response=store_response)
+    return WholeSink(client, context, ledger)
 
 
 class ListSink(msgspec.Struct):

@@ -16,6 +16,7 @@ from dragoman._ir.events import (
     BlockKind,
     BlockStarted,
     Compacted,
+    Ended,
     Event,
     Failed,
     Logprobs,
@@ -183,6 +184,11 @@ class Fold:
             self._started = event
         elif type(event) is Failed:
             self._error = event.error
+        elif type(event) is Ended:
+            self.end()
+
+    def end(self) -> None:
+        """Is called when the response is complete."""
 
     def send_texts(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta, texts: list[str]) -> None:
         """Add deltas like this one with other texts."""

@@ -7,7 +7,7 @@ import pytest
 from core.events import ERROR, STARTED, start_of
 from core.toy_protocol import HEARTBEAT, context_of, events_of, toy
 
-from dragoman._engine.sinks import ClientSink, ListSink
+from dragoman._engine.sinks import ClientSink, ListSink, WholeSink, client_sink
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse
 from dragoman._ir.events import ENDED, BlockEnded, BlockKind, Event, Failed, Stopped, StopReason, TextDelta
 from dragoman._ir.losses import Ledger
@@ -78,7 +78,7 @@ def test_the_heartbeat_is_the_endpoints() -> None:
 
 
 def test_a_document_comes_at_the_end() -> None:
-    sink = ClientSink(ANY, context_of(), Ledger(), streams=False)
+    sink = WholeSink(ANY, context_of(), Ledger())
     for event in HELLO[:2]:
         sink.send(event)
     sink.text_sender(HELLO[2])(["hi"])
@@ -92,7 +92,7 @@ def test_a_document_comes_at_the_end() -> None:
 
 
 def test_a_failure_gives_no_document() -> None:
-    sink = ClientSink(ANY, context_of(), Ledger(), streams=False)
+    sink = WholeSink(ANY, context_of(), Ledger())
     for event in [*HELLO[:3], Failed(ERROR)]:
         sink.send(event)
     assert (sink.data_to_send(), sink.body) == (b"", None)
@@ -153,7 +153,7 @@ def test_only_a_client_without_a_stream_gets_the_document(subtests: pytest.Subte
         (True, True, True),
     ):
         with subtests.test(streams=streams, store_response=store_response):
-            sink = ClientSink(ANY, context_of(), Ledger(), streams=streams, store_response=store_response)
+            sink = client_sink(ANY, context_of(), Ledger(), streams=streams, store_response=store_response)
             for event in HELLO:
                 sink.send(event)
             assert (sink.body is not None) == has_body
