@@ -5,8 +5,6 @@ protocol, which extends it (`UpstreamSpec.capabilities`). The text of a field is
 and the help of the gateway, whose settings are made from these fields.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self, TypeAlias, TypeVar
 
 import msgspec

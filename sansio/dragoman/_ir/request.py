@@ -430,22 +430,36 @@ class Request(msgspec.Struct, frozen=True, gc=False):
         return self.param_paths.get(param, f"/{param}")
 
 
+# So many pointers to messages are made together, and kept of each sort.
+_SEVERAL = 16
+_KEPT_PATHS = 512
+
+
 class MessagePaths:
     """JSON Pointers to the messages of a body, in their order, each with the pointer to its content.
 
     content: the pointer to the content in a message.
 
-    The first ones are made once, because to format a number costs as much as to build a message.
+    The first ones are kept once they were needed, because to format a number costs as much as to build a message.
     """
 
-    __slots__ = ("_content", "_first", "_member")
+    __slots__ = ("_content", "_kept", "_member")
 
     def __init__(self, member: str, content: str = "content") -> None:
         self._member, self._content = member, content
-        self._first = tuple(map(self._paths, range(512)))
+        self._kept: dict[int, tuple[tuple[str, str], ...]] = {}
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        return chain(self._first, map(self._paths, count(len(self._first))))
+        return chain.from_iterable(map(self._several, count()))
+
+    def _several(self, number: int) -> tuple[tuple[str, str], ...]:
+        if number in self._kept:
+            return self._kept[number]
+        first = number * _SEVERAL
+        paths = tuple(map(self._paths, range(first, first + _SEVERAL)))
+        if first < _KEPT_PATHS:
+            self._kept[number] = paths
+        return paths
 
     def _paths(self, index: int) -> tuple[str, str]:
         return f"/{self._member}/{index}", f"/{self._member}/{index}/{self._content}"

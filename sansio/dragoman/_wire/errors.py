@@ -6,7 +6,6 @@ the client's protocol has a table from kinds to its own types, codes and statuse
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from enum import Enum
 
@@ -155,6 +154,8 @@ def message_in(error: Mapping[str, object]) -> str:
         if type(value) is str and value:
             return value
         if type(value) in (dict, list) and value:
+            import json  # takes longer to load than a protocol does, and few errors need it
+
             return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return ""
 

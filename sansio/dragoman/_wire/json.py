@@ -7,7 +7,6 @@ cut emoji in half) are left to the standard library, and nesting that exhausts t
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Collection, Iterator
@@ -86,6 +85,8 @@ def encode(value: JSON) -> bytes:
         return _encode(value)
     except UnicodeEncodeError:
         # A lone surrogate has no UTF-8 form, only a \u escape.
+        import json  # see _decode_leniently
+
         return json.dumps(value, separators=(",", ":"), ensure_ascii=True, default=_plain).encode("ascii")
 
 
@@ -254,6 +255,8 @@ def text_or_none(value: JSON) -> str | None:
 def _decode_leniently(data: bytes, error: msgspec.DecodeError) -> JSON:
     """Decode lone surrogates, which only the standard library accepts. Everything else raises msgspec's error."""
     if b"\\u" in data:
+        import json  # takes longer to load than a protocol does, and such texts are rare
+
         try:
             # As str, because json.loads would guess UTF-16 and skip a BOM in bytes.
             return json.loads(data.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
@@ -290,6 +293,8 @@ def _plain(value: object) -> JSON:
     """Convert raw JSON and structs for the standard library's encoder: no other value here needs that."""
     if isinstance(value, msgspec.Struct):
         return cast(JSON, msgspec.to_builtins(value))
+    import json  # which its caller has loaded
+
     return json.loads(bytes(cast(msgspec.Raw, value)))
 
 

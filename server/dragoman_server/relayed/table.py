@@ -7,6 +7,7 @@ servers, Cohere's, Voyage's, Jina's and Mistral's references. Read 2026-11-23.
 import re
 from collections.abc import Mapping
 from enum import Enum
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -351,22 +352,22 @@ TABLE += (
 )
 
 
+@cache  # few of them are asked for
 def _pattern(path: str) -> re.Pattern[str]:
     head, below, _ = path.partition(BELOW)
     text = re.sub(r"\\{\w+\\}", lambda _: _SEGMENT, re.escape(head))
     return re.compile(f"{text}(?:/{_SEGMENT})*" if below else text)
 
 
-_PATTERNS: Mapping[str, re.Pattern[str]] = {path: _pattern(path) for row in TABLE for path in row.paths}
-
+_PATHS = tuple(path for row in TABLE for path in row.paths)
 
 # What a rule of `[endpoints]` may be for, and all that is below.
-SERVED_PATHS = tuple(dict.fromkeys(path.partition("/{")[0] for path in _PATTERNS))
+SERVED_PATHS = tuple(dict.fromkeys(path.partition("/{")[0] for path in _PATHS))
 
 
 def leads_there(template: str, path: str) -> bool:
     """True if a path fits the template of a row, and can be sent to an upstream as it is."""
-    return _PATTERNS[template].fullmatch(path) is not None
+    return _pattern(template).fullmatch(path) is not None
 
 
 def rows_at(method: str, path: str) -> list[tuple[RelayedPath, str]]:
@@ -388,7 +389,7 @@ def rule_for(rules: Mapping[str, tuple[str, ...]], path: str) -> tuple[str, ...]
 
 def is_served(path: str) -> bool:
     """True if something is relayed at a path, or it is below one."""
-    return path in SERVED_PATHS or any(pattern.fullmatch(path) for pattern in _PATTERNS.values())
+    return path in SERVED_PATHS or any(leads_there(template, path) for template in _PATHS)
 
 
 _SESSION = "{} sessions are not served by this gateway: connect to the vendor for them"

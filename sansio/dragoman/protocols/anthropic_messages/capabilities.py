@@ -1,7 +1,5 @@
 """What a Messages server and its models accept."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from dragoman._ir.capabilities import Capabilities, MidSystem, TokenLimit

@@ -1,7 +1,5 @@
 """What a Chat Completions server accepts: these differ more than servers of any other protocol."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from dragoman._ir.capabilities import CacheMarks, Capabilities, MidSystem, ThoughtSignatures, ToolImages

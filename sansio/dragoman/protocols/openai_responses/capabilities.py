@@ -1,7 +1,5 @@
 """What a Responses server accepts."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from dragoman._ir.capabilities import CacheMarks, Capabilities

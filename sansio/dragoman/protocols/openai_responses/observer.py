@@ -6,8 +6,6 @@ stream breaks off, the error frames continue the numbering and close the respons
 
 from __future__ import annotations
 
-import json
-
 from dragoman._ir.losses import Ledger
 from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSONObject, encode, object_or_none, text_or_none
@@ -93,6 +91,8 @@ def _as_clients_read(data: bytes) -> JSONObject | None:
 
     Such an event has ended the response for them: nothing may follow it.
     """
+    import json  # takes longer to load than a protocol does, and such events are rare
+
     try:
         value = json.loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
