@@ -38,7 +38,7 @@ COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(RELEASE)/bin/uv pip compile --
 	--generate-hashes --annotation-style line
 VERSIONS ?= 3.11 3.12 3.13 3.14
 
-.PHONY: run help test quick suite test-api test-recordings test-clients test-websocket test-browser pictures test-versions lock audit dist check-format lint types imports tests coverage coverage-server golden fuzz soak leaving memory memory-websockets mutants bench bench-plot growth lines map docs docs-site fix clean
+.PHONY: run help test quick suite test-api test-recordings test-clients test-websocket test-browser pictures test-versions lock audit dist check-format lint types imports tests coverage coverage-server golden fuzz soak soak-day leaving memory memory-websockets mutants bench bench-plot growth lines map docs docs-site fix clean
 
 # -- set-up -----------------------------------------------------------------------------------------------
 
@@ -214,6 +214,10 @@ fuzz: $(VENV)/.dev ## new inputs for the fuzzing tests; SECONDS=60 for each
 # A mixed load with errors on each backend and clients that leave, and a table of what they cost.
 soak: $(VENV)/.dev ## a mixed load with errors, for MINUTES=10
 	$(BIN)/python tests/bench/soak.py --minutes $(MINUTES) $(ARGS)
+
+# A day of requests in virtual time, with budgets, cool-downs and replaced keys, and what it leaves.
+soak-day: $(VENV)/.dev ## a day of requests in virtual time, and what it leaves
+	$(BIN)/python tests/bench/day.py $(ARGS)
 
 # How long an upstream is kept when its client leaves, in each phase of a request; for a machine that does nothing else.
 leaving: $(VENV)/.dev ## how long an upstream is kept when its client leaves
