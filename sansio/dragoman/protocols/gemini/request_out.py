@@ -63,7 +63,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     write_params(settings, _NAMES, CONVERTERS, config, ledger)
     if "logprobs" in config:
         config.setdefault("responseLogprobs", True)  # required with a number
-    for name in _TOP & config.keys():
+    for name in [each for each in config if each in _TOP]:
         out[name] = config.pop(name)
     form = settings.response_format
     if form is not None:

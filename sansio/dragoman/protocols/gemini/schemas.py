@@ -57,10 +57,10 @@ def json_schema(schema: JSON, path: str, repairs: list[Loss]) -> JSON:
 
 
 @lru_cache(maxsize=256)  # clients send the same tools with each request
-def _converted(schema: bytes) -> tuple[bytes, list[_Place]]:
+def _converted(schema: bytes) -> tuple[bytes, tuple[_Place, ...]]:
     """Return a schema as JSON Schema, and the places of what it loses."""
     lost: list[_Place] = []
-    return encode(_as_json_schema(decode(schema), lost, ())), lost
+    return encode(_as_json_schema(decode(schema), lost, ())), tuple(lost)
 
 
 def _as_json_schema(schema: JSON, lost: list[_Place], inside: _Place) -> JSON:
