@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 
 from dragoman._ir.wrapped_signatures import LIST_MARKER
-from dragoman.codec import JSON_ARRAY, ModelList, ToolLimits, UpstreamSpec
+from dragoman.codec import ModelList, ToolLimits, UpstreamSpec
 from dragoman.protocols.gemini.capabilities import GeminiCapabilities
 from dragoman.protocols.gemini.errors import is_native_error, read_error, write_error
 from dragoman.protocols.gemini.observer import GeminiObserver
@@ -24,40 +24,17 @@ from dragoman.protocols.gemini.response_in import GeminiReader, read_whole
 from dragoman.protocols.gemini.response_out import GeminiWriter, write_whole
 from dragoman.protocols.gemini.shapes import SETTING_PATHS
 from dragoman.protocols.gemini.signatures import SIGNATURE_PLACES
-from dragoman.protocols.gemini.tables import (
-    BLANKS,
-    FORWARDED_HEADERS,
-    HEARTBEAT,
-    NAME,
-    TOKEN_COUNT,
-    VERSIONS,
-    endpoint,
-    json_endpoint,
-)
+from dragoman.protocols.gemini.tables import ENDPOINTS, FORWARDED_HEADERS, NAME, TOKEN_COUNT
 
 __all__ = ["SPEC"]
-
-_MODEL = "models/{model}"
-# The AI SDK sends a name with a slash without `models/` (@ai-sdk/google 3.0.141).
-_NAMED = "{model}"
 
 SPEC = UpstreamSpec(
     name=NAME,
     reference="https://ai.google.dev/api/generate-content",
     base_path="",
-    path=f"/v1beta/{_MODEL}:generateContent",
-    stream_path=f"/v1beta/{_MODEL}:streamGenerateContent?alt=sse",
-    endpoints=tuple(
-        each
-        for version in VERSIONS
-        for each in (
-            json_endpoint(f"/{version}/{_NAMED}:generateContent", streams="never"),
-            endpoint(f"/{version}/{_NAMED}:streamGenerateContent", HEARTBEAT, "always", query="alt=sse"),
-            json_endpoint(
-                f"/{version}/{_NAMED}:streamGenerateContent", BLANKS, "always", JSON_ARRAY, "application/json"
-            ),
-        )
-    ),
+    path="/v1beta/models/{model}:generateContent",
+    stream_path="/v1beta/models/{model}:streamGenerateContent?alt=sse",
+    endpoints=ENDPOINTS,
     sequential=True,
     choices=True,
     # "Invalid function name. Must start with a letter or an underscore. Must be alphanumeric (a-z, A-Z, 0-9),

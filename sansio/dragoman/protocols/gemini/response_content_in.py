@@ -342,8 +342,8 @@ class CandidateReader(msgspec.Struct):
 
     # --- the end ------------------------------------------------------------------------------------------
 
-    def end(self, out: list[Event]) -> Failed | None:
-        """End the candidate. Return why it is a failure, None if it is none."""
+    def end(self, out: list[Event]) -> bool:
+        """End the candidate. Return False if that is the failure of the response."""
         native = self.finish_reason or ""
         reason = STOP_REASONS.get(native)
         declared = self._called and self._called <= self._blocks.context.undo.declared
@@ -353,7 +353,8 @@ class CandidateReader(msgspec.Struct):
             or (reason is None and not self._written)
         ):
             message = self._message or f"the upstream stopped with finishReason {native}"
-            return Failed(WireError(ErrorKind.SERVER, message, code=native.lower()))
+            out.append(Failed(WireError(ErrorKind.SERVER, message, code=native.lower())))
+            return False
         if reason is None:
             self._ledger.altered(
                 f"{self._path}/finishReason",
@@ -375,7 +376,7 @@ class CandidateReader(msgspec.Struct):
         if reason is StopReason.END and self._called:
             reason = StopReason.TOOL_USE
         out.append(events.Stopped(reason, native, self.index, explanation=explanation))
-        return None
+        return True
 
 
 def _token(token: JSONObject) -> JSONObject:

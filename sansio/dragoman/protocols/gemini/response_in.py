@@ -136,9 +136,7 @@ class GeminiReader:
             raise _truncated("before its finish reason")
         self._ended = True
         for candidate in candidates:
-            failed = candidate.end(out)
-            if failed is not None:
-                out.append(failed)
+            if not candidate.end(out):
                 return
         out.append(events.ENDED)
 

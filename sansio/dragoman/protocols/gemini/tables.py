@@ -12,7 +12,7 @@ from typing import Literal
 from dragoman._ir.events import StopReason
 from dragoman._ir.request import Param
 from dragoman._wire.json import JSON
-from dragoman.codec import Endpoint, TokenCount
+from dragoman.codec import JSON_ARRAY, Endpoint, TokenCount
 
 NAME = "gemini"
 
@@ -20,28 +20,36 @@ FORWARDED_HEADERS = frozenset({"x-goog-api-client", "x-server-timeout"})
 
 # The versions under which clients find the same API: google-genai and @google/genai from 3.0 on send v1, older ones and
 # Gemini CLI v1beta (seen on 2026-11-23), for Vertex AI v1beta1.
-VERSIONS = ("v1beta", "v1", "v1alpha", "v1beta1")
+_VERSIONS = ("v1beta", "v1", "v1alpha", "v1beta1")
 # What stands before a model below them: a version again, if the base URL has one, and `models/`. Clients of Vertex AI
 # name the project, but not with an API key, and make publishers/local/models/qwen3 of local/qwen3 (google-genai 3.6.1).
-MODEL_PREFIX = (
+# The AI SDK sends a name with a slash without `models/` (@ai-sdk/google 3.0.141).
+_MODEL_PREFIX = (
     "(?:v1[a-z0-9]*/)?(?:models/)*"
     "(?:(?:projects/[^/]+/locations/[^/]+/)?publishers/(?:google/|([^/]+/))models/)?"
 )
+_endpoint = partial(Endpoint, model_prefix=_MODEL_PREFIX)
+# Where a response is JSON. "Supported values are json (default), media, proto, sse" (docs.cloud.google.com/apis/docs/
+# system-parameters, read 2026-11-29).
+_json_endpoint = partial(_endpoint, query="alt=json", query_optional=True)
 
 # "data: {}" is the only heartbeat that google-genai, Gemini CLI and LangChain survive: a comment ends their stream with
 # an error (google-genai 3.4.0, @google/genai 1.30 and langchain-google-genai 4.4.2, tried on 2026-11-23).
 HEARTBEAT = b"data: {}\r\n\r\n"
-BLANKS = b"\r\n"  # which may stand anywhere in an array
+_BLANKS = b"\r\n"  # which may stand anywhere in an array
 
-endpoint = partial(Endpoint, model_prefix=MODEL_PREFIX)
-
-# Where a response is JSON. "Supported values are json (default), media, proto, sse" (docs.cloud.google.com/apis/docs/
-# system-parameters, read 2026-11-29).
-json_endpoint = partial(endpoint, query="alt=json", query_optional=True)
-
+ENDPOINTS = tuple(
+    each
+    for path in (f"/{version}/{{model}}" for version in _VERSIONS)
+    for each in (
+        _json_endpoint(f"{path}:generateContent", streams="never"),
+        _endpoint(f"{path}:streamGenerateContent", HEARTBEAT, "always", query="alt=sse"),
+        _json_endpoint(f"{path}:streamGenerateContent", _BLANKS, "always", JSON_ARRAY, "application/json"),
+    )
+)
 # A count takes `contents` only, or a whole request in one member (google-genai 3.4.0, CountTokensConfig).
 TOKEN_COUNT = TokenCount(
-    endpoints=tuple(json_endpoint(f"/{version}/{{model}}:countTokens") for version in VERSIONS),
+    endpoints=tuple(_json_endpoint(f"/{version}/{{model}}:countTokens") for version in _VERSIONS),
     path="/v1beta/models/{model}:countTokens",
     fields=frozenset(("contents", "systemInstruction", "tools", "toolConfig", "generationConfig")),
     member="totalTokens",
