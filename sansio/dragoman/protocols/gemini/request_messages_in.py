@@ -154,38 +154,42 @@ class ConversationReader(msgspec.Struct):
             raise wrong_type(f"{path}/parts", "an array of parts", parts)
         self._is_native, self._has_calls = True, False
         read: list[Part] = []
-        texts: list[Part] = []
+        # What other vendors signed goes before the texts that it was sent behind, which begin at this place.
+        foreign: list[Part] = []
+        behind = 0
         for index, part in enumerate(listed):
             at = f"{path}/parts" if listed is not parts else f"{path}/parts/{index}" if index else first
             if type(part) is not dict:
                 raise wrong_type(at, "a part", part)
             if len(part) == 1 and type(text := part.get("text")) is str:
-                texts.append(Text(text, None, None, at, native=part))  # as most are
+                read.append(Text(text, None, None, at, native=part))  # as most are
                 continue
-            signature = part.get(SIGNATURE)
-            found = self._usual(part, at) if len(part) == 1 + (signature is not None) else None
-            if (
-                found is not None
-                and not self._thoughts
-                and (signature is None or signature == DUMMY_SIGNATURE)
-            ):
-                if texts:
-                    read += texts
-                    texts.clear()
-                read.append(found)
-                continue
-            if not part.keys() <= _PLAIN_PART:
-                rename(part)
-            _add(self._part(part, at, found), read, texts)
+            for each in self._part(part, at):
+                if type(each) is Reasoning and each.signature is not None and each.signature.origin != NAME:
+                    foreign.append(each)
+                    continue
+                if type(each) is not Text:
+                    if foreign:
+                        read[behind:behind] = foreign
+                        foreign.clear()
+                    behind = len(read) + 1
+                read.append(each)
+        read[behind:behind] = foreign
         if self._thoughts:
-            texts += self._thoughts
+            read += self._thoughts
             self._thoughts = []
-        message = Message(role, (*read, *texts), path, native=content, shape=shape)
+        message = Message(role, tuple(read), path, native=content, shape=shape)
         return message if self._is_native else changed(message)
 
-    def _part(self, part: JSONObject, path: str, found: Part | None) -> Sequence[Part]:
-        """Return the parts for one: reasoning that its signature carries, and the part itself, if not yet `found`."""
+    def _part(self, part: JSONObject, path: str) -> Sequence[Part]:
+        """Return the parts for one: reasoning that its signature carries, and the part itself."""
         signature = part.get(SIGNATURE)
+        found = self._usual(part, path) if len(part) == 1 + (signature is not None) else None
+        if found is not None and not self._thoughts and (signature is None or signature == DUMMY_SIGNATURE):
+            return (found,)
+        if not part.keys() <= _PLAIN_PART:
+            rename(part)
+            signature = part.get(SIGNATURE)
         kind = next((name for name in DATA_MEMBERS if part.get(name) is not None), None)
         signed = self._signatures(part, kind, path) if signature or self._thoughts else ()
         if kind is None:
@@ -347,21 +351,6 @@ _READERS: dict[str, Callable[[ConversationReader, JSONObject, str], Part | None]
     "inlineData": ConversationReader._media,
     "fileData": ConversationReader._media,
 }
-
-
-def _add(parts: Sequence[Part], read: list[Part], texts: list[Part]) -> None:
-    """Add the parts for one. What another vendor signed goes before the texts that it was sent behind.
-
-    texts: those that end the content so far, which are not in `read` yet.
-    """
-    for part in parts:
-        if type(part) is Text:
-            texts.append(part)
-            continue
-        if type(part) is not Reasoning or part.signature is None or part.signature.origin == NAME:
-            read += texts
-            texts.clear()
-        read.append(part)
 
 
 def _made_id(path: str, name: str, text: str) -> str:
