@@ -52,7 +52,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         tool_choice=choice,
         params=settings,
         param_paths=SETTING_PATHS,
-        reasoning=_read_reasoning(config.get("thinkingConfig") or {}, extra),
+        reasoning=_read_reasoning(config.get("thinkingConfig") or {}),
         response_format=_read_response_format(config, extra, repairs),
         extra=extra or None,
         repairs=tuple(repairs),
@@ -77,7 +77,7 @@ def _convert_settings(settings: dict[Param, JSON]) -> None:
             del settings["service_tier"]
 
 
-def _read_reasoning(config: JSONObject, extra: JSONObject) -> ReasoningConfig | None:
+def _read_reasoning(config: JSONObject) -> ReasoningConfig | None:
     level, budget = config.get("thinkingLevel"), config.get("thinkingBudget")
     shown = config.get("includeThoughts")
     if level == "THINKING_LEVEL_UNSPECIFIED":
