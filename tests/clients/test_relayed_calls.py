@@ -38,7 +38,13 @@ name = "claude"
 protocol = "anthropic_messages"
 base_url = "http://127.0.0.1:PORT"
 model_list = false
+[[upstreams]]
+name = "google"
+protocol = "gemini"
+base_url = "http://127.0.0.1:PORT"
+model_list = false
 [models]
+g = "google/real-name"
 alias = "up/real-name"
 opus = "claude/claude-opus-5"
 [endpoints]

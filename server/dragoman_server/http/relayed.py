@@ -228,13 +228,14 @@ def rule_or_refuse(
     template: the path of the row that `path` fits.
     """
     found = rule_for(settings.endpoints, path)
-    if found:
-        return [*found]
-    if row.needs_model:
-        raise RemoteProtocolError("model is required", path="/model", code="missing_required_parameter")
     able = [
         each.name for each in settings.upstreams if any(row.may_be_at(specs[name]) for name in each.protocols)
     ]
+    # Another vendor may have the same path, and this one needs no rule for it.
+    if found and (row.model is not ModelPlace.ID or not {*found}.isdisjoint(able)):
+        return [*found]
+    if row.needs_model:
+        raise RemoteProtocolError("model is required", path="/model", code="missing_required_parameter")
     if len(able) == 1 and row.model is not ModelPlace.NONE:
         return able  # the vendor has a default model, or the id is that vendor's
     rule = f"{json.dumps(template.partition('/{')[0])} = {json.dumps(next(iter(able), 'UPSTREAM'))}"

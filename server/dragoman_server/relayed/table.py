@@ -105,11 +105,13 @@ class RelayedPath(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _RELATIVE = ("/v1/{}", "/{}")
+# google-genai sends v1 from 3.0 on, and v1beta before.
+_GOOGLES = ("/v1beta/{}", "/v1/{}")
 
 
-def _both(name: str) -> tuple[str, ...]:
-    """Return the paths of an endpoint that servers have with or without a version."""
-    return tuple(path.format(name) for path in _RELATIVE)
+def _paths(name: str, forms: tuple[str, ...] = _RELATIVE) -> tuple[str, ...]:
+    """Return the paths of an endpoint, by default with and without a version."""
+    return tuple(path.format(name) for path in forms)
 
 
 TABLE: tuple[RelayedPath, ...] = (
@@ -119,13 +121,16 @@ TABLE: tuple[RelayedPath, ...] = (
         paths=("/v1/multimodalembeddings", "/v1/contextualizedembeddings"), does="Embed texts (Voyage)"
     ),
     RelayedPath(
-        paths=("/v1beta/models/{model}:embedContent", "/v1beta/models/{model}:batchEmbedContents"),
+        paths=(
+            *_paths("models/{model}:embedContent", _GOOGLES),
+            *_paths("models/{model}:batchEmbedContents", _GOOGLES),
+        ),
         does="Embed texts (Google)",
         vendors=GOOGLE,
         model=ModelPlace.PATH,
     ),
     RelayedPath(
-        paths=("/v1beta/models/{model}:predict",),
+        paths=_paths("models/{model}:predict", _GOOGLES),
         does="Generate images (Google)",
         vendors=GOOGLE,
         model=ModelPlace.PATH,
@@ -150,7 +155,7 @@ TABLE: tuple[RelayedPath, ...] = (
         paths=("/v1/rerank", "/v2/rerank", "/rerank"), does="Order documents by a query", words=("rerank",)
     ),
     *(
-        RelayedPath(paths=_both(name), does=does)
+        RelayedPath(paths=_paths(name), does=does)
         for name, does in (
             ("score", "Score pairs of texts"),
             ("classify", "Classify texts"),
@@ -243,18 +248,35 @@ def _by_id(
 TABLE += (
     *(
         row
-        for vendors in (OPENAI, ANTHROPIC)
+        for vendors, place, forms in (
+            (OPENAI, ModelPlace.NONE, ("/v1/{}",)),
+            (ANTHROPIC, ModelPlace.NONE, ("/v1/{}",)),
+            (GOOGLE, ModelPlace.ID, _GOOGLES),
+        )
         for row in (
             _by_id(
                 "List files, or upload one",
-                "/v1/files",
+                *_paths("files", forms),
                 methods=("GET", "POST"),
                 vendors=vendors,
+                model=place,
                 requests=(FORM,),
                 max_bytes=512 * _MIB + _FIELDS,
             ),
-            _by_id("Return or delete a file", "/v1/files/{id}", methods=("GET", "DELETE"), vendors=vendors),
-            _by_id("Return the content of a file", "/v1/files/{id}/content", vendors=vendors, answers=(ANY,)),
+            _by_id(
+                "Return or delete a file",
+                *_paths("files/{id}", forms),
+                methods=("GET", "DELETE"),
+                vendors=vendors,
+                model=place,
+            ),
+            _by_id(
+                "Return the content of a file",
+                *_paths("files/{id}/content", forms),
+                vendors=vendors,
+                model=place,
+                answers=(ANY,),
+            ),
         )
     ),
     _by_id("Upload a file in parts", "/v1/uploads", methods=("POST",)),
@@ -303,14 +325,14 @@ TABLE += (
     ),
     _by_id(
         "Cache a prompt (Google)",
-        "/v1beta/cachedContents",
+        *_paths("cachedContents", _GOOGLES),
         methods=("POST",),
         vendors=GOOGLE,
         model=ModelPlace.RESOURCE,
         cost=Cost.LATER,
     ),
     *(
-        _by_id(does, f"/v1beta/{path}", methods=methods, vendors=GOOGLE, model=ModelPlace.ID)
+        _by_id(does, *_paths(path, _GOOGLES), methods=methods, vendors=GOOGLE, model=ModelPlace.ID)
         for does, path, methods in (
             ("List cached prompts (Google)", "cachedContents", _READS),
             (
@@ -318,8 +340,6 @@ TABLE += (
                 "cachedContents/{id}",
                 ("GET", "PATCH", "DELETE"),
             ),
-            ("List files (Google)", "files", _READS),
-            ("Return, download or delete a file (Google)", "files/{id}", ("GET", "DELETE")),
         )
     ),
     _by_id("Make, change and read conversations", f"/v1/conversations{BELOW}", methods=_ALL),

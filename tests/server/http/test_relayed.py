@@ -691,6 +691,7 @@ async def test_the_url_of_a_batchs_results_leads_back_here(url: bytes, size: int
 GOOGLE = upstream("goog", "gemini", "http://goog.test")
 
 
+@pytest.mark.parametrize("version", ["/v1beta", "/v1"])
 @pytest.mark.parametrize(
     ("path", "body", "url", "sent"),
     [
@@ -706,17 +707,17 @@ GOOGLE = upstream("goog", "gemini", "http://goog.test")
     ],
 )  # fmt: skip
 async def test_googles_embeddings_have_the_model_in_the_path(
-    path: str, body: bytes, url: str, sent: bytes
+    version: str, path: str, body: bytes, url: str, sent: bytes
 ) -> None:
     models = {**ALIASES, "g": "goog/real"}
     async with gateway(upstreams=(*BOTH, GOOGLE), models=models) as (app, fake):
-        client = await call(app, f"/v1beta/{path}?key=private", body)
+        client = await call(app, f"{version}/{path}?key=private", body)
         if not url:
             assert (client.status in (400, 404), sent in client.body, fake.sent) == (True, True, [])
             assert check_error("gemini", client.status, client.body) == []
             return
         assert (client.status, client.body) == (200, b"{}")
-        assert (fake.sent[0].url, fake.sent[0].content) == (f"http://goog.test/v1beta/{url}", sent)
+        assert (fake.sent[0].url, fake.sent[0].content) == (f"http://goog.test{version}/{url}", sent)
 
 
 @pytest.mark.parametrize("body", [b'{"input":"x"}', b'{"input":"x","model":"emb"}'])
