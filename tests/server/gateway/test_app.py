@@ -156,8 +156,8 @@ ELSEWHERE: list[tuple[str, str, dict[str, str], str]] = [
     ("POST", "/v1/messagesx", {}, CHAT),
     ("GET", "/v1/models/none", ANTHROPIC, MESSAGES),
     ("GET", "/v1/models/none", {}, CHAT),
-    ("GET", "/v1beta/cachedContents", {}, GEMINI),
-    ("POST", "/v1beta/models/m:predict", {}, GEMINI),
+    ("GET", "/v1beta/tunedModels", {}, GEMINI),
+    ("POST", "/v1beta/models/m:predictLongRunning", {}, GEMINI),
 ]
 
 
