@@ -16,8 +16,9 @@ from dragoman import UPSTREAMS, Capabilities
 from dragoman._wire.limits import LIMITS
 from dragoman.lint import RULES
 from dragoman_server.capabilities.cloud_apis import BETAS_BY_API, CLOUD_APIS
+from dragoman_server.capabilities.local_servers import LOCAL_SERVERS
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES
-from dragoman_server.capabilities.providers import LOCAL_SERVERS, PROVIDERS
+from dragoman_server.capabilities.providers import PROVIDERS, address_of
 from dragoman_server.http.cloud_paths import CLOUD_PATHS, PLACES
 from dragoman_server.policy.error_actions import ERROR_RULES, ErrorAction, ErrorRule
 from dragoman_server.relayed.table import BELOW, FORM, JSON, TABLE
@@ -195,7 +196,7 @@ def _hosts() -> str:
             where = f"{hosts} in {_code(protocol)}"
             rows.append((where, ", ".join(_settings(capabilities)), each.source, each.date))
     for server in LOCAL_SERVERS:
-        where = f"port {server.port} of a private network ({server.name})"
+        where = f"port {address_of(server.base_url)[1]} of a private network ({server.title})"
         for protocol, capabilities in server.by_protocol.items() or [("", {})]:
             name = f"{where} in {_code(protocol)}" if protocol else where
             rows.append((name, ", ".join(_settings(capabilities)), server.source, server.date))

@@ -90,22 +90,6 @@ class Provider(msgspec.Struct, frozen=True):
         return in_partition(url)
 
 
-class LocalServer(msgspec.Struct, frozen=True):
-    """A server that runs on machines of its users, by its default port.
-
-    Attributes:
-        port: That it has on this machine or in a private network.
-        source, date: As of a provider.
-        by_protocol: Settings that differ from LOCAL, for each of its protocols.
-    """
-
-    name: str
-    port: int
-    source: str
-    by_protocol: Mapping[str, Mapping[str, object]] = msgspec.field(default_factory=dict)
-    date: str = LOOKED_UP
-
-
 # Parameters that only OpenAI has. Elsewhere they have no effect, and servers that check bodies refuse them: "property
 # 'store' is unsupported", "Extra inputs are not permitted".
 _OPENAI_ONLY = (

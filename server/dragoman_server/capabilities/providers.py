@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from dragoman.document import EFFORTS
 from dragoman_server.capabilities.cloud_apis import CLOUD_APIS, cloud_api_name_at, host_name
 from dragoman_server.capabilities.cloud_providers import CLOUDS
+from dragoman_server.capabilities.local_servers import LOCAL_SERVERS, LocalServer
 from dragoman_server.capabilities.provider import (
     CHAT,
     CLAUDE_API,
@@ -22,7 +23,6 @@ from dragoman_server.capabilities.provider import (
     PUBLIC,
     REFUSED,
     RESPONSES,
-    LocalServer,
     Provider,
 )
 from dragoman_server.settings import UpstreamSettings
@@ -277,28 +277,6 @@ PROVIDERS = (
 )
 
 
-# If another server has such a port, set what it needs.
-LOCAL_SERVERS = (
-    LocalServer("ollama", 11434, "docs.ollama.com: openai-compatibility; ollama#18241"),
-    LocalServer("lm-studio", 1234, "lmstudio.ai/docs"),
-    LocalServer(
-        "vllm",
-        8000,
-        "docs.vllm.ai; vllm#45742",
-        # content_index counts on across items.
-        {RESPONSES: {"relay": "rewrite"}},
-    ),
-    LocalServer("sglang", 30000, "docs.sglang.ai", {MESSAGES: {"counts_tokens": True}}),
-    LocalServer(
-        "llama.cpp",
-        8080,
-        "its README and its server with openai-python 3.54.0; llama.cpp#20733, #27367",
-        # Events without output_index and sequence_number.
-        {RESPONSES: {"relay": "rewrite"}},
-    ),
-)
-
-
 def host_capabilities(url: str, protocol: str, host: str = AUTO_HOST) -> Mapping[str, object]:
     """Return the capabilities of the host of `url` for this protocol, for settings that the user did not set.
 
@@ -374,7 +352,7 @@ def provider_at(url: str, host: str = AUTO_HOST) -> Provider | None:
 def local_server_at(url: str) -> LocalServer | None:
     """Return the local server whose default port `url` has, None for a public host as well."""
     port = address_of(url)[1]
-    found = next((each for each in LOCAL_SERVERS if each.port == port), None)
+    found = next((each for each in LOCAL_SERVERS if address_of(each.base_url)[1] == port), None)
     return found if found is not None and is_local(url) else None
 
 

@@ -11,6 +11,7 @@ import anyio
 from msgspec import structs
 
 from dragoman import UPSTREAMS, RemoteProtocolError
+from dragoman_server.capabilities.local_servers import LOCAL_SERVERS, LocalServer
 from dragoman_server.capabilities.provider import CHAT
 from dragoman_server.capabilities.providers import address_of
 from dragoman_server.cli.listeners import is_dragoman
@@ -27,65 +28,6 @@ from dragoman_server.upstream.transport import Http1Transport
 # A server of this machine responds within milliseconds, except while it loads a model.
 _TIMEOUT_S = 2.0
 
-
-@dataclass(frozen=True, slots=True)
-class LocalServer:
-    """A program that serves models on this machine.
-
-    Attributes:
-        name: The upstream's name.
-        title: Its name for people.
-        base_url: Where it listens if nothing else is configured.
-        key: The variable for its key, if it is started with one.
-        owner: The owner that it writes for its models, "" if that differs.
-        details: The path of the server's native list, with the context windows of models.
-        advice: A line for the configuration file.
-        enlarge: The option for a context window of {tokens}, of servers with an owner.
-    """
-
-    name: str
-    title: str
-    base_url: str
-    key: str
-    owner: str = ""
-    details: str = ""
-    advice: str = ""
-    enlarge: str = ""
-
-
-def _at(port: int, name: str, title: str, key: str, **more: str) -> LocalServer:
-    return LocalServer(name, title, f"http://127.0.0.1:{port}/v1", key, **more)
-
-
-LOCAL_SERVERS = (
-    _at(
-        11434,
-        "ollama",
-        "Ollama",
-        "OLLAMA_API_KEY",
-        # The loaded models, and what they were loaded with.
-        details="/api/ps",
-        # "Tasks which require large context like web search, agents, and coding tools should be set to at least 64000
-        # tokens." -- docs/context-length.mdx of ollama/ollama, read 2026-11-23
-        advice="It cuts prompts above its context length. For agents start it with OLLAMA_CONTEXT_LENGTH=64000.",
-    ),
-    _at(8000, "vllm", "vLLM", "VLLM_API_KEY", owner="vllm", enlarge="--max-model-len {tokens}"),
-    _at(8080, "llamacpp", "llama.cpp", "LLAMA_API_KEY", owner="llamacpp", enlarge="-c {tokens}"),
-    # "server default port will be changed to :9931 in a future release" -- what llama-server logs at its start,
-    # ggml-org/llama.cpp#26508, read 2026-11-23
-    _at(9931, "llamacpp", "llama.cpp", "LLAMA_API_KEY", owner="llamacpp", enlarge="-c {tokens}"),
-    _at(1234, "lmstudio", "LM Studio", "LM_API_TOKEN", details="/api/v0/models"),
-    _at(30000, "sglang", "SGLang", "SGLANG_API_KEY", owner="sglang", enlarge="--context-length {tokens}"),
-    _at(1337, "jan", "Jan", "JAN_API_KEY"),
-    _at(
-        5001,
-        "koboldcpp",
-        "KoboldCpp",
-        "KOBOLDCPP_API_KEY",
-        owner="koboldcpp",
-        enlarge="--contextsize {tokens}",
-    ),
-)
 
 # Ports that many programs use: there only the owner of the models shows which one it is.
 _COMMON_PORTS = frozenset({8000, 8080})

@@ -19,9 +19,10 @@ from dragoman_server.accounts import prices as _prices
 from dragoman_server.capabilities import model_families as _model_families
 from dragoman_server.capabilities import providers as _providers
 from dragoman_server.capabilities.cloud_apis import CLOUD_APIS, CloudApi
+from dragoman_server.capabilities.local_servers import LOCAL_SERVERS, LocalServer
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES, ModelFamily, families_of
-from dragoman_server.capabilities.provider import LocalServer, Provider
-from dragoman_server.capabilities.providers import LOCAL_SERVERS, PROVIDERS, host_capabilities, provider_at
+from dragoman_server.capabilities.provider import Provider
+from dragoman_server.capabilities.providers import PROVIDERS, host_capabilities, provider_at
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.settings import Settings, UpstreamSettings
 

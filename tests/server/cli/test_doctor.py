@@ -71,7 +71,7 @@ def test_without_errors_it_exits_with_0(upstream: str) -> None:
         (
             "http://127.0.0.1:8000/v1",
             "auto",
-            "a host on a private network: gets what nearly all servers accept; its port is that of vllm, as of "
+            "a host on a private network: gets what nearly all servers accept; its port is that of vLLM, as of "
             "2026-11-22, by docs.vllm.ai; vllm#45742",
         ),
         (

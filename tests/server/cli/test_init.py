@@ -16,10 +16,11 @@ from command.cli import run as run_command
 from command.process import DEADLINE_S
 from config_text import CANARY, needed_besides_key
 
+from dragoman_server.capabilities.local_servers import LOCAL_SERVERS
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.cli.init import initial_config
 from dragoman_server.cli.listeners import Listener
-from dragoman_server.cli.local_servers import LOCAL_SERVERS, FoundServer
+from dragoman_server.cli.local_servers import FoundServer
 from dragoman_server.config.loader import LoadedConfig, load
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.routes import ModelRoute, resolve

@@ -10,9 +10,10 @@ import pytest
 from http_server import DeafServer, Peer, ScriptedServer
 from virtual_time import REAL_BACKENDS
 
+from dragoman_server.capabilities.local_servers import LOCAL_SERVERS, LocalServer
 from dragoman_server.cli import local_servers
 from dragoman_server.cli.doctor.context_windows import small_window
-from dragoman_server.cli.local_servers import LOCAL_SERVERS, FoundServer, LocalServer, find_local_servers
+from dragoman_server.cli.local_servers import FoundServer, find_local_servers
 from dragoman_server.models.info import ModelInfo
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
+from dragoman_server.capabilities.local_servers import LOCAL_SERVERS
 from dragoman_server.capabilities.providers import address_of
-from dragoman_server.cli.local_servers import LOCAL_SERVERS
 
 ROOT = Path(__file__).parents[3]
 DOCTOR = (ROOT / "docs" / "doctor.md").read_text("utf-8")

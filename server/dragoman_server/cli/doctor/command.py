@@ -127,7 +127,7 @@ def _host(upstream: UpstreamSettings) -> CheckFinding:
     row, where = provider_at(url, host), kind_of_host(url, host)
     known = ["gets what nearly all servers accept" if row is None else f"as of {row.date}, by {row.source}"]
     if row is None and (server := local_server_at(url)) is not None:
-        known.append(f"its port is that of {server.name}, as of {server.date}, by {server.source}")
+        known.append(f"its port is that of {server.title}, as of {server.date}, by {server.source}")
     if (api := cloud_api_of(upstream)) is not None:
         known.append(f"called as {host_name(upstream)}, as of {api.date}, by {api.source}")
         betas = f"those known of {api.betas}" if api.betas else "all"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from dragoman_server.cli.local_servers import LOCAL_SERVERS
+from dragoman_server.capabilities.local_servers import LOCAL_SERVERS
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.settings.problems import CheckFinding, quote_value
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 
 from dragoman import UPSTREAMS
 from dragoman_server.capabilities.cloud_apis import CLOUD_APIS
+from dragoman_server.capabilities.local_servers import LOCAL_SERVERS
 from dragoman_server.capabilities.provider import CHAT
 from dragoman_server.capabilities.providers import PROVIDERS, address_of
 from dragoman_server.cli.listeners import find_listener, free_port
-from dragoman_server.cli.local_servers import LOCAL_SERVERS, FoundServer, find_local_servers
+from dragoman_server.cli.local_servers import FoundServer, find_local_servers
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.routes import (

@@ -1,0 +1,112 @@
+"""The table of servers that people run themselves, by their usual ports: what they accept, and how `init` finds them.
+
+The port alone shows which one it is. If another server has such a port, set what it needs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dragoman_server.capabilities.provider import LOOKED_UP, MESSAGES, RESPONSES
+
+
+@dataclass(frozen=True, slots=True)
+class LocalServer:
+    """A program that serves models on this machine.
+
+    Attributes:
+        name: The upstream's name.
+        title: Its name for people.
+        base_url: Where it listens if nothing else is configured.
+        key: The variable for its key, if it is started with one.
+        source: Where that is documented.
+        date: When that was read.
+        by_protocol: Settings that differ from those of any local server, for each of its protocols.
+        owner: The owner that it writes for its models, "" if that differs.
+        details: The path of the server's native list, with the context windows of models.
+        advice: A line for the configuration file.
+        enlarge: The option for a context window of {tokens}, of servers with an owner.
+    """
+
+    name: str
+    title: str
+    base_url: str
+    key: str
+    source: str
+    date: str = LOOKED_UP
+    by_protocol: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    owner: str = ""
+    details: str = ""
+    advice: str = ""
+    enlarge: str = ""
+
+
+def _at(port: int, name: str, title: str, key: str, source: str, **more: Any) -> LocalServer:
+    return LocalServer(name, title, f"http://127.0.0.1:{port}/v1", key, source, **more)
+
+
+# Events without output_index and sequence_number (its server with openai-python 3.54.0).
+_LLAMA_CPP: Mapping[str, Any] = {
+    "owner": "llamacpp",
+    "enlarge": "-c {tokens}",
+    "by_protocol": {RESPONSES: {"relay": "rewrite"}},
+}
+
+LOCAL_SERVERS = (
+    _at(
+        11434,
+        "ollama",
+        "Ollama",
+        "OLLAMA_API_KEY",
+        "docs.ollama.com: openai-compatibility; ollama#18241",
+        # The loaded models, and what they were loaded with.
+        details="/api/ps",
+        # "Tasks which require large context like web search, agents, and coding tools should be set to at least 64000
+        # tokens." -- docs/context-length.mdx of ollama/ollama, read 2026-11-23
+        advice="It cuts prompts above its context length. For agents start it with OLLAMA_CONTEXT_LENGTH=64000.",
+    ),
+    _at(
+        8000,
+        "vllm",
+        "vLLM",
+        "VLLM_API_KEY",
+        "docs.vllm.ai; vllm#45742",
+        owner="vllm",
+        enlarge="--max-model-len {tokens}",
+        # content_index counts on across items.
+        by_protocol={RESPONSES: {"relay": "rewrite"}},
+    ),
+    _at(8080, "llamacpp", "llama.cpp", "LLAMA_API_KEY", "its README; llama.cpp#20733, #27367", **_LLAMA_CPP),
+    # "server default port will be changed to :9931 in a future release" -- what llama-server logs at its start
+    _at(
+        9931,
+        "llamacpp",
+        "llama.cpp",
+        "LLAMA_API_KEY",
+        "ggml-org/llama.cpp#26508",
+        date="2026-11-23",
+        **_LLAMA_CPP,
+    ),
+    _at(1234, "lmstudio", "LM Studio", "LM_API_TOKEN", "lmstudio.ai/docs", details="/api/v0/models"),
+    _at(
+        30000,
+        "sglang",
+        "SGLang",
+        "SGLANG_API_KEY",
+        "docs.sglang.ai",
+        owner="sglang",
+        enlarge="--context-length {tokens}",
+        by_protocol={MESSAGES: {"counts_tokens": True}},
+    ),
+    _at(1337, "jan", "Jan", "JAN_API_KEY", "jan.ai/docs/local-api", date="2026-11-29"),
+    _at(
+        5001,
+        "koboldcpp",
+        "KoboldCpp",
+        "KOBOLDCPP_API_KEY",
+        "its README",
+        date="2026-11-29",
+        owner="koboldcpp",
+        enlarge="--contextsize {tokens}",
+    ),
+)
