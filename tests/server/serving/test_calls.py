@@ -55,7 +55,7 @@ WHOLE = json.dumps(
 
 # Calls per steady event that comes alone, and per request without a stream. Metrics add calls to a request only.
 WITH_METRICS = 65
-BOUNDS = {"asyncio": (31, 640), "trio": (65, 810)}
+BOUNDS = {"asyncio": (31, 640), "trio": (66, 810)}
 # How many times the calls of a request if somebody reads the feed.
 READ = 1.06
 
