@@ -227,8 +227,10 @@ _CHAT = re.compile(r"/chat/completions$")
 _RESPONSES = re.compile(r"/responses(?P<rest>/[a-z_]+)?$")
 # Not known to count their tokens.
 _RESPONSES_UNCOUNTED = re.compile(r"/responses(?P<rest>/(?!input_tokens)[a-z_]+)?$")
-# Those whose bodies are JSON, of the paths with the name of a deployment (openai 3.54.0, lib/azure.py).
-_DEPLOYED = re.compile(r"/(?P<rest>(?:chat/)?completions|embeddings|audio/speech|images/generations)$")
+# The paths with the name of a deployment (openai 3.54.0, lib/azure.py).
+_DEPLOYED = re.compile(
+    r"/(?P<rest>(?:chat/)?completions|embeddings|audio/(?:transcriptions|translations|speech)|images/(?:generations|edits))$"
+)
 _FILES = re.compile(r"/(?P<rest>(?:files|batches)(?:/[^/]+)*)$")
 _GENERATE = re.compile(r"/v1beta/models/(?P<model>[^/]+):(?P<verb>[A-Za-z]+)$")
 _MODELS = re.compile(r"/models$")

@@ -19,7 +19,6 @@ from dragoman_server.settings import UpstreamSettings
 from dragoman_server.wire.headers import media_type
 
 _IN_CHUNKS = ("x-amzn-bedrock-accept", "application/json")
-_NO_BODY = RequestHead("", False, {})
 
 
 def fit_cloud_call(call: UpstreamCall, upstream: UpstreamSettings) -> UpstreamCall:
@@ -28,7 +27,8 @@ def fit_cloud_call(call: UpstreamCall, upstream: UpstreamSettings) -> UpstreamCa
     assert api is not None  # its host has this function
     url, mark, query = call.url.partition("?")
     try:
-        head = peek(call.held) if call.held and media_type(call.headers) == JSON else _NO_BODY
+        is_json = call.held and media_type(call.headers) == JSON
+        head = peek(call.held) if is_json else RequestHead(call.model, False, {})
     except RemoteProtocolError as error:
         raise HostError(error.message) from None
     route = api.route(url, head.model)

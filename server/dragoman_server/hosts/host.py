@@ -31,6 +31,7 @@ class UpstreamCall(NamedTuple):
         content: The body, None for a GET.
         framing: The response's, if it is a stream.
         least_read_s: The seconds of silence that are allowed in any case.
+        model: That it is for, of a body that is no JSON or is not held.
     """
 
     method: str
@@ -39,6 +40,7 @@ class UpstreamCall(NamedTuple):
     content: bytes | StreamedContent | None = None
     framing: Framing = SSE
     least_read_s: float = 0.0
+    model: str = ""
 
     @property
     def held(self) -> bytes:

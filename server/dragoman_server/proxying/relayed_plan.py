@@ -65,7 +65,8 @@ class RelayedPlan(Plan, frozen=True, kw_only=True):
     def call(self) -> UpstreamCall:
         content = self.content or (self.body if self.method in SENDING else None)
         slow = _SLOW_S if self.row.is_slow else 0.0
-        return UpstreamCall(self.method, self.url, self.headers, content, least_read_s=slow)
+        model = self.destination.upstream_model
+        return UpstreamCall(self.method, self.url, self.headers, content, least_read_s=slow, model=model)
 
     def stream_head(self, status: int | None, headers: Sequence[tuple[str, str]]) -> tuple[int, HeaderList]:
         # The length of what came is not that of what is sent, if a URL in it is another one.

@@ -391,6 +391,7 @@ AZURE, DATED = "https://res.openai.azure.com/openai", "api-version=2024-10-21"
         (AZURE, "azure-dated", "POST", "/v1/embeddings", {"model": "up/e", "input": "Hi"}, f"{AZURE}/deployments/e/embeddings?{DATED}"),
         (AZURE, "azure-dated", "POST", "/openai/deployments/m/completions?api-version=1&x=2", {"prompt": "Hi"}, f"{AZURE}/deployments/e/completions?{DATED}&x=2"),
         (AZURE, "azure-dated", "POST", "/v1/audio/speech", {"model": "up/e"}, f"{AZURE}/deployments/e/audio/speech?{DATED}"),
+        (AZURE, "azure-dated", "POST", "/openai/deployments/m/audio/transcriptions?api-version=1", FORM.replace(b"purpose", b"model").replace(b"batch", b"up/e"), f"{AZURE}/deployments/e/audio/transcriptions?{DATED}"),
         (AZURE, "azure-dated", "POST", "/v1/files", FORM, f"{AZURE}/files?{DATED}"),
         (AZURE, "azure-dated", "GET", "/v1/files/file-abc1/content", b"", f"{AZURE}/files/file-abc1/content?{DATED}"),
         (AZURE, "azure-dated", "GET", "/v1/batches?limit=2", b"", f"{AZURE}/batches?{DATED}&limit=2"),
@@ -414,8 +415,8 @@ async def test_the_other_endpoints_at_clouds(
         endpoints={"/v1/files": ("up",), "/v1/batches": ("up",)},
     )
     app = create_app(settings, client=UpstreamClient(transport=httpx2.MockTransport(respond)))
-    kind = "multipart/form-data; boundary=b" if body is FORM else "application/json"
+    kind = "multipart/form-data; boundary=b" if isinstance(body, bytes) and body else "application/json"
     async with app.lifespan():
         client = await call(app, path, body, method, headers={"content-type": kind})
     assert (client.status, [str(each.url) for each in asked]) == (200, [url]), client.body
-    assert asked[0].content == (body if isinstance(body, bytes) else asked[0].content)
+    assert asked[0].content == (body.replace(b"up/e", b"e") if isinstance(body, bytes) else asked[0].content)
