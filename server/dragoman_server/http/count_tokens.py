@@ -5,6 +5,8 @@ images included, and is marked by the header `dragoman-estimate: true`. A count 
 upstream cannot count at the moment, the client gets an estimate instead of an error.
 """
 
+from typing import NamedTuple
+
 import anyio
 from msgspec.structs import replace
 from starlette.routing import BaseRoute
@@ -20,6 +22,7 @@ from dragoman_server.http.operations import VENDORS_OBJECT
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.proxying.destinations import Destination, record_destination
 from dragoman_server.proxying.plan import Plan
+from dragoman_server.settings import Settings
 from dragoman_server.settings.client_keys import make_signer
 from dragoman_server.wire.headers import HeaderList
 from dragoman_server.wire.replies import Reply
@@ -63,16 +66,17 @@ class CountEndpoint(BaseEndpoint):
         if self.protocol.stored_responses is not None:
             expanded = await self.expand(request, body, request_head, destination, store_response=False)
             body, unresolved = expanded.body, expanded.unresolved
-        count_spec = _upstream_count(destination)
-        if count_spec is not None:
-            reply = await self._count_upstream(request, body, request_head, destination, count_spec)
+        settings, own = self.gateway.settings, self._count_spec
+        count = upstream_count(settings, self.protocol, own, request_head, destination)
+        if count is not None:
+            reply = await self._count_upstream(request, body, count)
             if request.record.outcome == "client_left":
                 return
             if reply is not None:
                 await request.respond(reply)
                 return
         if unresolved is not None:
-            if count_spec is None:
+            if count is None:
                 raise unresolved
             raise RequestRefused(
                 f'only upstream "{request.record.upstream}" has the conversation, and it cannot count tokens at the '
@@ -84,37 +88,15 @@ class CountEndpoint(BaseEndpoint):
         await request.respond_json(self._count(tokens), ESTIMATE_HEADERS)
 
     async def _count_upstream(
-        self,
-        request: ClientRequest,
-        body: bytes,
-        request_head: RequestHead,
-        destination: Destination,
-        count_spec: TokenCount,
+        self, request: ClientRequest, body: bytes, count: "UpstreamCount"
     ) -> Reply | None:
-        """Return the upstream's count, None if it cannot count now. count_spec: the upstream's.
+        """Return the upstream's count, None if it cannot count now.
 
         The client does not get the refusal of a translated request, because the upstream refused what we made.
         """
-        capabilities = capabilities_for(
-            self.gateway.settings, destination.settings, destination.upstream_model, destination.upstream
-        )
-        relayed = (
-            destination.upstream.name == self.protocol.name
-            and capabilities.relay == "exact"
-            and self._count_spec.wrapper not in request_head.fields  # it names the model once more
-        )
-
-        member = _counts_in(destination, count_spec) or count_spec.member
-        passes = relayed and member == count_spec.member  # its host leaves request and count as they are
-
-        def as_count(plan: Plan) -> Plan:
-            plan = plan if relayed else _as_count_request(plan, count_spec)
-            path = fill_path(count_spec.path, plan.destination.upstream_model)
-            return plan.at_path(path, member)
-
-        if not relayed:
-            body = await request.off_loop(len(body), lambda: encode(self._complete(body)))
-        plan = await self.plan(request, body, change=as_count)
+        if not count.relayed:
+            body = await request.off_loop(len(body), complete_request, self._count_spec, body)
+        plan = await self.plan(request, body, change=count.of_plan)
         reply = None
         with anyio.move_on_after(COUNT_TIMEOUT_S):
             reply = await self.carry_out(request, plan, sends=False)
@@ -123,46 +105,73 @@ class CountEndpoint(BaseEndpoint):
                 request.record.error = f"the upstream did not count within {COUNT_TIMEOUT_S:g} s"
             return None
         if reply.status == 200:
-            tokens = decode_object(reply.body, "the count").get(member)
+            tokens = decode_object(reply.body, "the count").get(count.member)
             if type(tokens) is not int:
                 request.record.error = "the upstream's response is not a token count"
                 return None
             request.record.input_tokens = tokens
-            if not passes:
-                reply = replace(reply, body=encode(self._count(tokens)))
-            return reply
-        return reply if passes and reply.status < 500 else None
+            return reply if count.passes else replace(reply, body=encode(self._count(tokens)))
+        return reply if count.passes and reply.status < 500 else None
 
     def _count(self, tokens: int) -> JSONObject:
         """Return the response to the client."""
         return {**self._count_spec.constant, self._count_spec.member: tokens}
 
-    def _complete(self, body: bytes) -> JSONObject:
-        """Return the request for a response whose tokens are counted."""
-        return self._count_spec.read(decode_object(body, "the request body"))
-
     def _estimate(self, body: bytes) -> int:
         """Return the estimated count. Raises RemoteProtocolError for a request that could not get a response either."""
-        value = self._complete(body)
+        value = self._count_spec.read(decode_object(body, "the request body"))
         try:
             return estimate_tokens(self.protocol.read_request(value, self._signer))
         except RecursionError:
             raise RemoteProtocolError("the request body is nested too deep") from None
 
 
-def _upstream_count(to: Destination) -> TokenCount | None:
-    """Return how an upstream counts the tokens of a model, None if it does not."""
-    count_spec = to.upstream.token_count if to.settings.counts_tokens else None
-    return None if count_spec is None or _counts_in(to, count_spec) is None else count_spec
+class UpstreamCount(NamedTuple):
+    """How an upstream counts the tokens of a request.
+
+    Attributes:
+        spec: Its protocol's.
+        member: The member of its answer with the count.
+        relayed: The request is sent as it came, in the protocol.
+        passes: So is the answer, because its host changes neither.
+    """
+
+    spec: TokenCount
+    member: str
+    relayed: bool
+    passes: bool
+
+    def of_plan(self, plan: Plan) -> Plan:
+        """Turn the plan of a request for a response into one for a count. See PlanChange."""
+        plan = plan if self.relayed else _as_count_request(plan, self.spec)
+        return plan.at_path(fill_path(self.spec.path, plan.destination.upstream_model), self.member)
 
 
-def _counts_in(to: Destination, count_spec: TokenCount) -> str | None:
-    """Return the member of the answer with the count, "" for the protocol's; None if a cloud has no count."""
+def upstream_count(
+    settings: Settings, client: ProtocolSpec, own: TokenCount, head: RequestHead, to: Destination
+) -> UpstreamCount | None:
+    """Return how an upstream counts the tokens of a request, None if it does not. own: the client protocol's."""
+    spec = to.upstream.token_count if to.settings.counts_tokens else None
     api = cloud_api_of(to.settings)
-    if api is None or not api.routes:
-        return ""
-    route = api.route(to.upstream.base_path + count_spec.path, to.upstream_model)
-    return None if route is None else route.counts_in
+    if spec is None:
+        return None
+    member = spec.member
+    if api is not None and api.routes:
+        route = api.route(to.upstream.base_path + spec.path, to.upstream_model)
+        if route is None:
+            return None
+        member = route.counts_in or member
+    relayed = (
+        to.upstream.name == client.name
+        and capabilities_for(settings, to.settings, to.upstream_model, to.upstream).relay == "exact"
+        and own.wrapper not in head.fields  # it names the model once more
+    )
+    return UpstreamCount(spec, member, relayed, relayed and member == spec.member)
+
+
+def complete_request(own: TokenCount, body: bytes) -> bytes:
+    """Return the request for a response whose tokens a client has counted. own: its protocol's."""
+    return encode(own.read(decode_object(body, "the request body")))
 
 
 def _as_count_request(plan: Plan, count_spec: TokenCount) -> Plan:

@@ -1,6 +1,6 @@
 """Explain a request as it would be served at its path: those of protocols and clouds, and of the other endpoints."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,7 +11,9 @@ from dragoman.codec import Endpoint, ProtocolSpec, UpstreamSpec, find_endpoint
 from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.http.cloud_paths import cloud_request_at
+from dragoman_server.http.count_tokens import complete_request, upstream_count
 from dragoman_server.http.relayed import boundary_in, named_model, protocol_of_row, rule_or_refuse
+from dragoman_server.proxying.destinations import find_destinations
 from dragoman_server.proxying.explanation import (
     EXPLAINED_AT,
     EXPLAINED_ID,
@@ -21,6 +23,7 @@ from dragoman_server.proxying.explanation import (
     explain_chain,
     refusal,
 )
+from dragoman_server.proxying.plan import Planner
 from dragoman_server.proxying.relayed_plan import RelayedPlanner
 from dragoman_server.proxying.upload import SMALL_BYTES
 from dragoman_server.relayed.batch import models_in
@@ -73,7 +76,9 @@ class RequestExplainer:
             call = call._replace(query=cloud.query_as_served(call.query))
             notes.append(f"it comes at a path of a cloud ({cloud.row.cloud}), and is served as {path}")
         model, protocol = "" if cloud is None else cloud.model, ""
-        found = find_endpoint(self.protocols.values(), path, call.query) if call.method == "POST" else None
+        is_post, protocols = call.method == "POST", self.protocols.values()
+        counting = next(_counting(protocols, path), None) if is_post else None
+        found = counting or (find_endpoint(protocols, path, call.query) if is_post else None)
         try:
             if found is None:
                 return self._relayed(call, account, model, notes)
@@ -81,12 +86,44 @@ class RequestExplainer:
             if cloud is not None:
                 body, moved = cloud.as_served(call.body, call.headers)
                 call = call._replace(body=body, headers={**call.headers, **moved})
+            if counting is not None:
+                return self._counted(call, *counting, notes)
         except (RemoteProtocolError, RequestRefused) as error:
             return Explanation(model, protocol, (refusal("", error),), tuple(notes))
         explained = explain(
             self.settings, path, call.query, call.headers, call.body, self.protocols, self.client_key, account
         )
         return msgspec.structs.replace(explained, notes=(*notes, *explained.notes))
+
+    def _counted(
+        self, call: ClientCall, client: ProtocolSpec, endpoint: Endpoint, model: str, notes: list[str]
+    ) -> Explanation:
+        """Explain a request for a count of tokens. Raises RemoteProtocolError and RequestRefused."""
+        own, settings = client.token_count, self.settings
+        assert own is not None  # the endpoint is its
+        head = peek(call.body, model)
+        if self.client_key is not None:
+            ClientLimits(settings, MemoryAccountStore()).check_model(self.client_key, client.name, head.model)
+        to = find_destinations(settings, client, head.model, self.upstreams)[0]
+        count = upstream_count(settings, client, own, head, to)
+        if count is None:
+            notes.append(f"the gateway estimates the tokens, because {to.target} does not count them")
+            return Explanation(head.model, client.name, (), tuple(notes))
+        planner = Planner(
+            settings,
+            client,
+            call.headers,
+            call.query,
+            call.body if count.relayed else complete_request(own, call.body),
+            id=EXPLAINED_ID,
+            now=EXPLAINED_AT,
+            upstreams=self.upstreams,
+            endpoint=endpoint,
+            model_in_path=model,
+            client_key=self.client_key,
+            change=count.of_plan,
+        )
+        return explain_chain(planner, (to,), *notes)
 
     def _relayed(self, call: ClientCall, account: str, model_in_path: str, notes: list[str]) -> Explanation:
         """Explain a request for one of the other endpoints. Raises RemoteProtocolError and RequestRefused as well."""
@@ -166,6 +203,14 @@ class RequestExplainer:
             limits.check_upstream(key, upstream)
         for model in models:
             limits.check_model(key, client.name, model)
+
+
+def _counting(protocols: Iterable[ProtocolSpec], path: str) -> Iterator[tuple[ProtocolSpec, Endpoint, str]]:
+    """Yield the endpoint for counts at a path, with its protocol and the model that the path names."""
+    for spec in protocols:
+        for endpoint in spec.token_count.endpoints if spec.token_count is not None else ():
+            if (model := endpoint.match(path)) is not None:
+                yield spec, endpoint, model
 
 
 def _read(

@@ -77,7 +77,7 @@ class ExplainedRefusal(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """What would become of a request: the upstreams in the order in which they are tried.
+    """What would become of a request: the upstreams in the order in which they are tried, none if it needs none.
 
     Attributes:
         notes: What may differ.
@@ -91,7 +91,7 @@ class Explanation(msgspec.Struct, frozen=True):
     @property
     def is_refused(self) -> bool:
         """No upstream can take the request."""
-        return all(isinstance(step, ExplainedRefusal) for step in self.steps)
+        return bool(self.steps) and all(isinstance(step, ExplainedRefusal) for step in self.steps)
 
 
 class NoEndpoint(ValueError):

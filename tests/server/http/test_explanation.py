@@ -3,6 +3,7 @@
 # ruff: noqa: E501 -- the table is read by row
 
 import json
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,6 +20,9 @@ pytestmark = pytest.mark.anyio
 UPSTREAMS = (
     UpstreamSettings(name="up", protocol="openai_chat", base_url="http://up.test/v1"),
     UpstreamSettings(name="claude", protocol="anthropic_messages", base_url="http://claude.test"),
+    UpstreamSettings(
+        name="counts", protocol="anthropic_messages", base_url="http://counts.test", counts_tokens=True
+    ),
     UpstreamSettings(name="google", protocol="gemini", base_url="http://google.test"),
     UpstreamSettings(
         name="aws",
@@ -26,6 +30,7 @@ UPSTREAMS = (
         base_url="http://aws.test",
         host="bedrock-invoke",
         api_key=Secret("the-key-of-aws-0123"),
+        counts_tokens=True,
     ),
 )
 SETTINGS = Settings(
@@ -37,6 +42,7 @@ SETTINGS = Settings(
     endpoints={"/v1/files": ("up",), "/v1/moderations": ("up",)},
 )
 ASK = {"max_tokens": 9, "messages": []}
+COUNTED = {"input": {"invokeModel": {"body": b64encode(json.dumps(ASK).encode()).decode()}}}
 FORM = {"content-type": "multipart/form-data; boundary=b"}
 PART = b'--b\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n--b--'
 
@@ -65,6 +71,11 @@ async def explained(app: App, path: str, *sent: Any, **more: Any) -> Any:
         ("POST", "/openai/deployments/emb/embeddings", {}, {"input": "Hi"}, "(Azure, with a version), and is served as /v1/embeddings"),
         ("POST", "/model/anthropic.claude-x/invoke", {"x-amzn-bedrock-guardrailidentifier": "g"}, ASK, None),
         ("POST", "/model/anthropic.claude-x/invoke", {}, [], None),
+        # Counts of tokens: relayed, translated, and by another request.
+        ("POST", "/v1/messages/count_tokens?beta=true", {}, {"model": "counts/x", "messages": []}, ""),
+        ("POST", "/v1beta/models/counts/x:countTokens", {}, {"contents": [{"parts": [{"text": "Hi"}]}]}, ""),
+        ("POST", "/v1/projects/p/locations/l/publishers/anthropic/models/count-tokens:rawPredict", {}, {"model": "aws/us.anthropic.x", "messages": []}, "(Vertex AI)"),
+        ("POST", "/v1/messages/count_tokens", {}, {"messages": []}, None),
         # The other endpoints.
         ("POST", "/v1/embeddings?x=1", {"openai-beta": "x"}, {"model": "emb", "input": "Hi"}, "accounts that cool down"),
         ("POST", "/v1/embeddings", {}, {"input": "Hi"}, None),
@@ -120,7 +131,14 @@ async def test_an_id_leads_to_the_account_that_made_it() -> None:
         assert fake.sent[0].account == "the-key-of-a-0123"
 
 
-@pytest.mark.parametrize("path", ["/v1/elsewhere", "/v1/messages/count_tokens", "/model/x/converse"])
+async def test_a_count_that_is_an_estimate_is_sent_nowhere() -> None:
+    async with gateway(Script([b"{}"])) as (app, _):
+        found = await explained(app, "/model/claude/x/count-tokens", COUNTED)
+    assert (found["model"], found["upstreams"]) == ("claude/x", [])
+    assert found["notes"][-1] == "the gateway estimates the tokens, because claude/x does not count them"
+
+
+@pytest.mark.parametrize("path", ["/v1/elsewhere", "/v1/messages/count_token", "/model/x/converse"])
 async def test_nothing_is_explained_where_nothing_is_served(path: str) -> None:
     async with gateway(Script([b"{}"])) as (app, _):
         client = await call(app, f"/admin/explain{path}", {})
