@@ -131,7 +131,7 @@ golden: $(VENV)/.dev ## write the golden file and the rows again, and print what
 
 # A gateway with the simulator behind it: what it answers fits /openapi.json (tests/api).
 test-api: $(VENV)/.server $(API)/.api ## schemathesis against the gateway's own description
-	$(BIN)/python tests/api $(BIN) $(API)/bin
+	$(BIN)/python tests/api $(BIN) $(API)/bin $(ARGS)
 
 # Against recorded answers of real providers, where ../shared or $DRAGOMAN_SHARED has them.
 test-recordings: $(VENV)/.dev ## tests against recorded responses of providers

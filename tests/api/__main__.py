@@ -4,7 +4,10 @@ The description of a real gateway, which has the simulator as its upstream, is v
 the description allows and what it does not: with a client key, and the operator's requests with the admin key.
 schemathesis.toml says which of its checks are off.
 
-    python tests/api GATEWAY TOOLS     the folders with the commands dragoman, and schemathesis and the validator
+    python tests/api GATEWAY TOOLS [OPTION...]
+
+GATEWAY and TOOLS are the folders with the commands dragoman, and schemathesis and the validator. Each OPTION is one of
+`st run`.
 """
 
 import json
@@ -14,6 +17,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -53,7 +57,7 @@ def client_key(url: str) -> str:
             time.sleep(0.1)
 
 
-def main(gateway: Path, tools: Path, port: int = 18_431) -> int:
+def main(gateway: Path, tools: Path, options: Sequence[str], port: int = 18_431) -> int:
     url, statuses = f"http://127.0.0.1:{port}", []
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -67,7 +71,8 @@ def main(gateway: Path, tools: Path, port: int = 18_431) -> int:
             description = folder / "openapi.json"
             description.write_bytes(request(f"{url}/openapi.json", key))
             statuses.append(subprocess.run([tools / "openapi-spec-validator", description]).returncode)
-            settings = ["--config-file", Path(__file__).with_name("schemathesis.toml"), "run", description]
+            config = Path(__file__).with_name("schemathesis.toml")
+            settings = ["--config-file", config, "run", *options, description]
             # The operator's last, because they revoke the client key.
             for tag, sent in (("protocols", key), ("gateway", key), ("operator", ADMIN_KEY)):
                 chosen = ["--url", url, "--include-tag", tag, "--exclude-path", ENDLESS]
@@ -83,4 +88,4 @@ def main(gateway: Path, tools: Path, port: int = 18_431) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).absolute(), Path(sys.argv[2]).absolute()))
+    sys.exit(main(Path(sys.argv[1]).absolute(), Path(sys.argv[2]).absolute(), sys.argv[3:]))
