@@ -33,13 +33,15 @@ def rig(tmp_path_factory: pytest.TempPathFactory, browser: Chromium) -> Iterator
 def open_page(rig: Rig, browser: Chromium) -> Iterator[Callable[..., Page]]:
     """Open the page with the admin key. Its console must say nothing but what the test removes from `problems`.
 
-    script: runs before those of the page.
+    script: runs before those of the page. kept: it has the requests of other tests, too.
     """
     pages: list[Page] = []
 
-    def open_page(view: str = "live", script: str = "", **options: Any) -> Page:
+    def open_page(view: str = "live", script: str = "", *, kept: bool = False, **options: Any) -> Page:
         page = browser.open("about:blank", **options)
         script = f"sessionStorage.setItem('dragoman.admin_key', '{ADMIN_KEY}'); {{{script}}}"
+        if not kept:
+            script += "const all = fetch; fetch = (url, how) => all(url.replace('?kept=true', ''), how);"
         page.call("Page.addScriptToEvaluateOnNewDocument", {"source": script})
         page.go(f"{rig.url}#/{view}")
         page.wait_for("document.querySelector('.feed.open')")

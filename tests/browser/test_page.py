@@ -92,6 +92,15 @@ def test_a_row_has_what_its_request_used(rig: Rig, open_page: OpenPage) -> None:
     }
 
 
+def test_requests_that_ended_before_the_page_was_open_are_there(rig: Rig, open_page: OpenPage) -> None:
+    id = rig.post("Hello")[1]
+    page = open_page(kept=True)
+    page.wait_for(f"{cell('status')} === '200'")
+    page.type("input[type=search]", id)
+    page.wait_for("document.querySelectorAll('.rows .row').length === 1")
+    assert page.run(cell("in")) == "1,200"
+
+
 def test_filters_and_search_choose_rows(rig: Rig, open_page: OpenPage) -> None:
     page = open_page()
     rig.post("Hello")

@@ -51,6 +51,25 @@ EventLabels: TypeAlias = tuple[str, str, str, str]
 EventData: TypeAlias = JSONObject | msgspec.Struct
 
 
+class EndedRequest(msgspec.Struct, frozen=True, gc=False):
+    """What is kept of a request that has ended, also while nobody reads. line: the members of its line in the log."""
+
+    at: float
+    line: JSONObject
+
+    @property
+    def labels(self) -> EventLabels:
+        line = self.line
+        model = line.get("model", "")[:MAX_LABEL_LENGTH]
+        return line["id"], line.get("client_key", ""), model, line.get("upstream", "")
+
+    @property
+    def data(self) -> EventData:
+        data = {"request": self.line["id"], "at": self.at, "losses": [], **self.line}
+        del data["id"]
+        return data
+
+
 class FeedEvent(msgspec.Struct, array_like=True, gc=False):
     """One event.
 

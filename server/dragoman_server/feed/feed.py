@@ -4,6 +4,7 @@ Nothing is kept, and no request makes an event, unless there is a reader or the 
 """
 
 import os
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from dragoman import RequestRefused
 from dragoman_server.feed.events import (
     MAX_LABEL_LENGTH,
     WIRE_EVENT,
+    EndedRequest,
     EventBatch,
     EventData,
     EventFilter,
@@ -26,6 +28,9 @@ from dragoman_server.settings.secret import Mask
 
 # Seconds for a reader to come back without losing events.
 KEPT_S = 60.0
+
+# Requests that have ended, of which one process keeps the line in the log while nobody reads: at 2 KiB each, 1 MiB.
+MAX_ENDED = 500
 
 # Readers of one process, those of other workers not counted. Each is a connection that is always open.
 MAX_READERS = 16
@@ -47,12 +52,14 @@ class Feed(BackgroundTaskGroup):
     Attributes:
         is_open: Events are kept. If it is false, make none.
         wants_wire: A reader wants the bytes that are sent as well.
+        ended: The latest requests that have ended. The first reader that comes finds them among the events.
         name: This process in ids of events. Another process with the same id has another one.
     """
 
     def __init__(self, mask: Mask) -> None:
         self.is_open = self.wants_wire = False
         self.name = f"{os.getpid():x}-{os.urandom(4).hex()}"
+        self.ended: deque[EndedRequest] = deque(maxlen=MAX_ENDED)
         self._ring = EventRing()
         self._mask = mask
         self._changes = Changes()
@@ -92,6 +99,9 @@ class Feed(BackgroundTaskGroup):
     @contextmanager
     def kept(self, wanted: EventFilter) -> Iterator[None]:
         """Keep events inside of this block, and for KEPT_S after the last one. wanted: by its reader."""
+        if not self.is_open:
+            for ended in self.ended:
+                self._ring.add("request.ended", ended.labels, ended.data)
         self._followers += 1
         self._wire_followers += wanted.wants_wire
         self.is_open, self.wants_wire = True, self._wire_followers > 0

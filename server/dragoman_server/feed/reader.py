@@ -51,7 +51,7 @@ class FeedReader:
     """Reads the events of all workers. Call start() and then go_on().
 
     Args:
-        after: the numbers of the last events that it has, by worker; None if it begins.
+        after: the numbers of the last events that it has, by worker; None if it begins, {} with what is kept.
         take: gets what there is, one batch after another.
         joined, left: are called with a worker that has started, and with one that has ended.
 
@@ -104,11 +104,14 @@ class FeedReader:
         self.places = {name: each.last for name, each in kept.items()}
         if before is None:
             return
-        if not kept.keys() & before.keys():
+        if before and not kept.keys() & before.keys():
             raise UnknownEventId
         if any(number > kept[name].last for name, number in before.items() if name in kept):
             raise UnknownEventId
-        self.resumed = all(name in kept and number >= kept[name].first - 1 for name, number in before.items())
+        if before:
+            self.resumed = all(
+                name in kept and number >= kept[name].first - 1 for name, number in before.items()
+            )
         # A worker that it does not know has started meanwhile, so it wants all of that one's events.
         self.places = {name: max(before.get(name, 0), each.first - 1) for name, each in kept.items()}
 

@@ -6,7 +6,7 @@ from time import time
 import msgspec
 
 from dragoman import Ledger
-from dragoman.jsontext import JSON
+from dragoman.jsontext import JSON, JSONObject
 from dragoman_server.feed.events import WIRE_EVENT
 from dragoman_server.feed.feed import Feed
 from dragoman_server.log import RequestRecord, shorten
@@ -65,7 +65,7 @@ class _Progress(_Event):
 
 
 class RequestEvents:
-    """The events of one request, after it has begun. Its end is published by whoever has its complete record.
+    """The events of one request, after it has begun. Its end is added by whoever has its complete record.
 
     Args:
         clock: of the event loop.
@@ -179,14 +179,10 @@ class RequestEvents:
         )
 
 
-def publish_end(feed: Feed, record: RequestRecord, line: Mapping[str, JSON]) -> None:
-    """Publish the end of a request. Its record is complete. line: the members of its line in the log."""
-    ended: dict[str, JSON] = {"request": record.id, "at": time(), **line}
-    del ended["id"]
-    ended["losses"], left_out = bounded_losses(record.losses)
-    if left_out is not None:
-        ended["losses_left_out"] = left_out
-    feed.publish("request.ended", record, ended)
+def with_bounded_losses(line: JSONObject) -> JSONObject:
+    """Return the members of a request's line in the log, with as many losses as an event has."""
+    losses, left_out = bounded_losses(line["losses"])
+    return {**line, "losses": losses, **({} if left_out is None else {"losses_left_out": left_out})}
 
 
 def bounded_losses(losses: list[str]) -> tuple[list[str], int | None]:

@@ -7,14 +7,16 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from time import time
 from typing import TYPE_CHECKING
 
 from starlette.types import Scope
 
 from dragoman import Ledger
 from dragoman.codec import Endpoint
+from dragoman_server.feed.events import EndedRequest
 from dragoman_server.feed.feed import Feed
-from dragoman_server.feed.requests import RequestEvents, publish_end
+from dragoman_server.feed.requests import RequestEvents, with_bounded_losses
 from dragoman_server.feed.workers import serving_workers
 from dragoman_server.log import RequestRecord
 from dragoman_server.platform.extras import missing_extra
@@ -115,8 +117,15 @@ class Telemetry:
                 self.metrics.count(record)
             except OSError as error:  # the disk that several workers share is full
                 _log.error("the metrics cannot be written: %s", error.strerror)
-        if self.feed.is_open:
-            publish_end(self.feed, record, line or record.as_dict())
+        feed = self.feed
+        if line is None and feed.is_open:
+            line = record.as_dict()
+        if line is not None:
+            # Nothing else is done while nobody reads.
+            ended = EndedRequest(time(), with_bounded_losses(line) if record.losses else line)
+            feed.ended.append(ended)
+            if feed.is_open:
+                feed.publish("request.ended", record, ended.data)
 
 
 def _route(scope: Scope, endpoint: Endpoint | None) -> str:

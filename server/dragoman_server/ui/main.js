@@ -44,7 +44,7 @@ class Page extends Component {
     this.memory = {};
     this.state = { ...route(), feed: "connecting", problem: "", status: 0, capture: false, session: 0 };
     const take = (type, data) => this.requests.take(type, data);
-    this.feed = new Feed("", take, (feed, problem, status = 0) => this.setState({ feed, problem, status }));
+    this.feed = new Feed("?kept=true", take, (feed, problem, status = 0) => this.setState({ feed, problem, status }));
     // A reader of its own: the other one goes on without a gap.
     this.wires = new Feed("?type=request.wire", (type, data) => type === "request.wire" && take(type, data), () => {});
     this.onHash = () => this.setState(route(), showTop);

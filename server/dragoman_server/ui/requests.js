@@ -73,6 +73,8 @@ export class Requests {
   }
 
   takeOf(request, type, data) {
+    // One that was kept by the gateway may come again, after the connection was lost.
+    if (request.ended && type !== "request.wire") return;
     request.take(type, data);
     if (type !== "request.wire") return;
     const size = (data.text || "").length + 200;

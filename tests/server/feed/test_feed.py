@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import time
 from collections.abc import AsyncIterator
@@ -23,10 +24,11 @@ from dragoman_server.feed.events import (
     MAX_BATCH_EVENTS,
     MAX_LABEL_LENGTH,
     WIRE_EVENT,
+    EndedRequest,
     EventBatch,
     EventFilter,
 )
-from dragoman_server.feed.feed import GATHER_S, KEPT_S, MAX_READERS, MAX_WAITING, Feed
+from dragoman_server.feed.feed import GATHER_S, KEPT_S, MAX_ENDED, MAX_READERS, MAX_WAITING, Feed
 from dragoman_server.feed.reader import FeedReader
 from dragoman_server.feed.requests import MAX_LOSSES, bounded_losses
 from dragoman_server.feed.workers import DIRECTORY_VARIABLE, serving_workers
@@ -317,7 +319,34 @@ async def test_a_reader_goes_on_behind_the_last_event_that_it_has() -> None:
         async with reading(app, **{"last-event-id": last}) as late:
             await chat(app)
     assert events_of(late)[0][1]["resumed"] is False
-    assert types_of(late)[1:] == whole_life
+    # Of what was lost it gets the ends of the requests.
+    assert types_of(late)[1:] == ["request.ended"] * 2 + whole_life
+
+
+@pytest.mark.prints_secrets  # the client gets back the name that it sent, and pytest's handler has no mask
+async def test_the_ends_of_requests_are_kept_while_nobody_reads(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "dragoman.requests")
+    async with serving() as app:
+        began = time.time()
+        await chat(app, top_k=3)
+        await chat(app, model=f"up/{UPSTREAM_KEY}")
+        async with reading(app, "kept=true") as first:
+            await chat(app)
+        async with reading(app, "kept=true&type=request.ended&model=up/m") as second, reading(app) as other:
+            pass
+        for _ in range(MAX_ENDED):
+            await call(app, "/nothing", method="GET")
+        assert len(app._served.gateway.telemetry.feed.ended) == MAX_ENDED
+    (_, hello), (kind, ended), (_, masked), *rest = events_of(first)
+    assert (hello["resumed"], kind, ended["losses"]) == (None, "request.ended", ["dropped /top_k"])
+    assert began <= ended["at"] <= time.time()
+    assert (masked["model"], masked["losses"]) == ("up/****", [])
+    assert [kind for kind, _ in rest][-1] == "request.ended"
+    assert [event["request"] for _, event in events_of(second)[1:]] == [
+        ended["request"],
+        rest[-1][1]["request"],
+    ]
+    assert types_of(other) == ["hello"], "only who asks for them"
 
 
 @pytest.mark.parametrize(
@@ -348,6 +377,7 @@ async def test_an_id_that_is_none_of_this_gateway_is_refused(id: str) -> None:
     ("query", "place"),
     [
         ("type=request", "type"),
+        ("kept=yes", "kept"),
         ("type=", "type"),
         ("typ=request.begun", "typ"),
         ("key=nobody", "key"),
@@ -651,3 +681,14 @@ async def test_a_reader_gets_the_events_of_all_workers_and_resumes_at_any(direct
             assert gone.reader.resumed is False
             await gone.wait_for((two.name, "f"), (one.name, "e"))
         assert set(os.listdir(directory)) == {one.name, two.name}
+
+
+@pytest.mark.backends(*REAL_BACKENDS)
+async def test_what_is_kept_comes_from_all_workers(directory: Path) -> None:
+    async with worker() as one, worker() as two:
+        one.ended.append(EndedRequest(1.0, {"id": "a"}))
+        two.ended.append(EndedRequest(2.0, {"id": "b"}))
+        reader = Reader(one, {})
+        async with reader.running():
+            assert reader.reader.resumed is None
+            await reader.wait_for((one.name, "a"), (two.name, "b"))

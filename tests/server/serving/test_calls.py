@@ -272,8 +272,9 @@ def test_a_reader_of_the_feed_adds_few_calls_to_a_request(
         caplog.set_level(logging.WARNING, name)
     # A reader is woken some times a second: how many times in a request depends on the machine, so here it is not.
     monkeypatch.setattr("dragoman_server.feed.feed.GATHER_S", 60.0)
-    (_, without), (_, with_one) = [
-        anyio.run(serve, backend, partial(work, Counter()), {}, backend=backend)
+    # The fewest of some, because a busy machine has the event loop look at its timers more often.
+    without, with_one = [
+        min(anyio.run(serve, backend, partial(work, Counter()), {}, backend=backend)[1] for _ in range(3))
         for work in (drive, drive_with_reader)
     ]
     assert without < with_one <= without * READ

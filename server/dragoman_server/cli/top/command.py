@@ -62,7 +62,7 @@ async def _show(server: ServerSettings) -> None:
                 app.exit()
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(follow_feed, server, state.receive, state.disconnected)
+        tasks.start_soon(partial(follow_feed, server, state.receive, state.disconnected, kept=True))
         tasks.start_soon(follow_accounts, server, state.receive_accounts, app.shows_accounts)
         tasks.start_soon(watch_signals)
         await app.run_async()

@@ -20,9 +20,14 @@ _ACCOUNTS_S = 2.0
 Take = Callable[[str, Any], None]
 
 
-async def follow_feed(server: ServerSettings, take: Take, disconnected: Callable[[str], None]) -> None:
-    """Pass on each event of the feed. disconnected: gets the reason whenever there is no connection."""
-    last_id = ""
+async def follow_feed(
+    server: ServerSettings, take: Take, disconnected: Callable[[str], None], *, kept: bool = False
+) -> None:
+    """Pass on each event of the feed. disconnected: gets the reason whenever there is no connection.
+
+    kept: begin with the requests that have ended before.
+    """
+    last_id, path = "", "events?kept=true" if kept else "events"
 
     def take_event(raw_event: bytes) -> None:
         nonlocal last_id
@@ -35,7 +40,7 @@ async def follow_feed(server: ServerSettings, take: Take, disconnected: Callable
         reason = "the feed has ended"
         headers = [("last-event-id", last_id)] if last_id else []
         try:
-            async with open_admin(server, "GET", "events", headers, silence_s=_SILENCE_S) as response:
+            async with open_admin(server, "GET", path, headers, silence_s=_SILENCE_S) as response:
                 parser = SSEParser()
                 while parser.error is None and (data := await response.receive()):
                     for raw_event in parser.receive_raw_events(data):

@@ -18,7 +18,7 @@ from dragoman_server.feed.reader import FeedReader, UnknownEventId, parse_event_
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.auth import ADMIN_PATH, Refuse
 from dragoman_server.http.operations import AdminRoute, ApiOperation, MediaType
-from dragoman_server.http.request import Parameter, Query, invalid_parameter
+from dragoman_server.http.request import BOOLEAN, Parameter, Query, invalid_parameter
 from dragoman_server.log import log_request
 from dragoman_server.settings import SIMULATOR
 from dragoman_server.wire.headers import BROWSER_HEADERS, STREAM_HEADERS, encode_headers
@@ -45,6 +45,10 @@ _PARAMETERS = {
     "upstream": Parameter("upstream", "events of requests that go to this upstream", repeats=True),
 }
 
+_KEPT = Parameter(
+    "kept", "begin with what is kept: the latest requests that have ended, and more", choices=BOOLEAN
+)
+
 
 def events_route(gateway: Gateway, refuse: Refuse) -> BaseRoute:
     """Return the route of the feed. refuse: see EventsEndpoint."""
@@ -52,7 +56,7 @@ def events_route(gateway: Gateway, refuse: Refuse) -> BaseRoute:
         summary="What happens to requests, while it happens",
         answers={200: (MediaType("text/event-stream"),)},
         errors=(503,),
-        parameters=tuple(_PARAMETERS.values()),
+        parameters=(*_PARAMETERS.values(), _KEPT),
     )
     return AdminRoute(EVENTS_PATH, EventsEndpoint(gateway, refuse), GET=operation)
 
@@ -71,8 +75,11 @@ class EventsEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gateway = self._gateway
         try:
-            wanted = parse_filter(scope["query_string"].decode("latin-1"), gateway)
-            response = _EventStream(gateway.telemetry.feed, wanted, _last_event_id(scope), send)
+            query = Query(scope["query_string"].decode("latin-1"), keeps_empty=True)
+            after = _last_event_id(scope)
+            if query.boolean(_KEPT) and after is None:
+                after = {}
+            response = _EventStream(gateway.telemetry.feed, parse_filter(query, gateway), after, send)
             await response.run(receive)
         except (RemoteProtocolError, RequestRefused) as error:
             await self._refuse(scope, error, send)
@@ -82,12 +89,11 @@ class EventsEndpoint:
             log_request(record)
 
 
-def parse_filter(query: str, gateway: Gateway) -> EventFilter:
-    """Return the filter of a query string. A parameter may occur more than once: one of its values is enough.
+def parse_filter(query: Query, gateway: Gateway) -> EventFilter:
+    """Return the filter of a query. A parameter may occur more than once: one of its values is enough.
 
     Raises RemoteProtocolError.
     """
-    parameters = Query(query, keeps_empty=True)
     settings = gateway.settings
     fields = {parameter.name: name for name, parameter in _PARAMETERS.items()}
     known: dict[str, Collection[str]] = {
@@ -96,8 +102,8 @@ def parse_filter(query: str, gateway: Gateway) -> EventFilter:
         "upstream": [*(upstream.name for upstream in settings.upstreams), SIMULATOR],
     }
     values: dict[str, set[str]] = {}
-    for parameter in parameters.names():
-        for value in parameters.all(parameter):
+    for parameter in [name for name in query.names() if name in fields]:
+        for value in query.all(parameter):
             if parameter in known and value not in known[parameter]:
                 expected = (
                     f"one of {', '.join(known[parameter])}" if known[parameter] else "left out: there is none"
