@@ -157,6 +157,22 @@ function copy(request, data) {
   }
 }
 
+// The attempts of a request of which only the end was seen: those that failed, one after the other, and the last one.
+function attemptsOf(request, data) {
+  let at = request.at;
+  const attempts = (data.failures || []).map(({ model, seconds, ...failure }, index) => {
+    const [upstream, name] = model.split(/\/(.*)/s);
+    const begun = at;
+    at += seconds;
+    return { number: index + 1, hedge: false, upstream, model: name, at: begun, end: at, ...failure };
+  });
+  if (data.attempts > attempts.length) {
+    const { upstream, upstream_model: model, account } = data;
+    attempts.push({ number: attempts.length + 1, hedge: false, upstream, model, account, at, end: data.at, cause: "" });
+  }
+  return attempts;
+}
+
 const HANDLERS = {
   "request.begun": (request, data) => {
     request.at = data.at;
@@ -191,7 +207,10 @@ const HANDLERS = {
   "request.wire": (request, data) => request.wire.push(data),
   "request.ended": (request, data) => {
     // A request of which nothing else was seen has begun before this.
-    if (!request.moments.length && data.duration_s) request.at = data.at - data.duration_s;
+    if (!request.moments.length) {
+      request.at = data.at - (data.duration_s ?? 0);
+      request.attempts = attemptsOf(request, data);
+    }
     const { attempts, ...rest } = data;
     copy(request, { ...rest, attempts_made: attempts });
     request.ended = true;
