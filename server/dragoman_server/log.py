@@ -195,10 +195,9 @@ class JSONFormatter(_Formatter):
         line.update(getattr(record, "dragoman", {}))
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        text = _encode(line)
-        if not self._mask.may_change(text):
-            return text
-        return _encode(mask_value(line, self._mask))
+        if self._mask.may_change_values(line.values()):
+            line = mask_value(line, self._mask)
+        return _encode(line)
 
 
 _RED, _GREEN, _YELLOW = 31, 32, 33

@@ -466,10 +466,11 @@ EXPRESSIONS: list[tuple[str, str, object]] = [
      "(new m.EventParser()).map((each) => [each.id, each.type, each.data])",
      [["1", "a", '{"t": "\u00e9"}'], [None, "", None], [None, "b", "{}"]]),
     # A request of which only the end was seen.
-    ("requests.js", "((r) => { r.take('request.ended', {at: 9, duration_s: 2, attempts: 2, outcome: 'completed', "
-     "upstream: 'up', upstream_model: 'm', account: 'up/b', failures: [{account: 'up/a', model: 'up/x/m', "
+    ("requests.js", "((r) => { r.take('request.ended', {at: 9, duration_s: 2, attempts: 2, outcome: 'completed',"
+     " upstream: 'up', upstream_model: 'm', account: 'up/b', failures: [{account: 'up/a', model: 'up/x/m', "
      "kind: 'rate_limit', status: 429, cause: 'slow', seconds: 0.5}]}); return r.attempts.map((each) => "
-     "[each.number, each.account, each.upstream, each.model, each.at, each.end, each.cause]); })(new m.Request('i', 9))",
+     "[each.number, each.account, each.upstream, each.model, each.at, each.end, each.cause]); })"
+     "(new m.Request('i', 9))",
      [[1, "up/a", "up", "x/m", 7, 7.5, "slow"], [2, "up/b", "up", "m", 7.5, 9, ""]]),
     ("json_lines.js", "m.nearestPointer('/a/b/c', new Set(['', '/a']))", "/a"),
     ("json_lines.js", "m.nearestPointer('/x', new Set(['', '/a']))", ""),

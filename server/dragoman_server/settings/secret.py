@@ -125,7 +125,10 @@ class Mask:
         return self._may_change(_read(text))
 
     def may_change_values(self, values: Iterable[JSON]) -> bool:
-        """Return what may_change() does for the strings in values of JSON: once for each string, not in its JSON."""
+        """Return what may_change() does for values that are encoded as JSON. It looks at each string once.
+
+        Other values than those of JSON are strings there.
+        """
         return self.may_change("\n".join(_strings_in(values, set())))
 
     def __call__(self, text: str) -> str:
@@ -196,7 +199,7 @@ _CUTS = (re.compile(r"(?:\.\.\.|…)?\Z"), re.compile(r"(?:%|\\+u?|&\#?x?)\w{0,7
 
 
 def _strings_in(values: Iterable[JSON], found: set[str]) -> set[str]:
-    """Add all strings in values of JSON, names of members included."""
+    """Add all strings in values, names of members included."""
     for value in values:
         kind = type(value)
         if kind is str:
@@ -206,7 +209,12 @@ def _strings_in(values: Iterable[JSON], found: set[str]) -> set[str]:
         elif kind is dict:
             _strings_in(value, found)
             _strings_in(value.values(), found)
+        elif kind not in _NO_TEXT:
+            found.add(str(value))
     return found
+
+
+_NO_TEXT = (int, float, bool, type(None))
 
 
 def _read(text: str) -> str:

@@ -430,6 +430,21 @@ def test_a_mask_of_many_secrets_finds_each_in_a_short_text_and_in_a_long_one() -
         assert not mask.may_change(f"{'a' * around} {secret[1:]}")
 
 
+def test_a_secret_is_seen_in_any_value_of_a_document() -> None:
+    secret = "a-canary-of-a-key-0123456789"
+    mask = Mask([secret])
+    for value in (
+        secret,
+        f"x{secret}",
+        [1, [secret]],
+        {"a": {secret: None}},
+        {"a": [{"b": secret}]},
+        Path(secret),
+    ):
+        assert mask.may_change_values([None, 1, "text", value]), value
+    assert not mask.may_change_values([None, 1, True, 0.5, "text", [], {"a": ["b"]}, secret[:4], secret[4:]])
+
+
 def test_a_mask_of_nothing_changes_nothing() -> None:
     assert Mask(())("any text") == "any text"
     assert Mask(["x" * (MIN_SECRET_LENGTH - 1)])("x" * 20) == "x" * 20
