@@ -387,7 +387,7 @@ def streams() -> dict[str, list[bytes]]:
     """Whole streams of each protocol: samples, and hand-written events as its writer prints them."""
     from laws.events import EVENTS, scripted
     from laws.pairs import Source, translated_response
-    from oracle import CHAT, GEMINI, MESSAGES, RESPONSES, UPSTREAM_NAMES
+    from oracle import CHAT, GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES
     from oracle import samples as s
 
     found = {
@@ -398,6 +398,6 @@ def streams() -> dict[str, list[bytes]]:
     }
     for label, events in EVENTS.items():
         spec, script = scripted(events)
-        for name in UPSTREAM_NAMES:
+        for name in PROTOCOL_NAMES:
             found[name].append(translated_response(Source(label, "scripted", script, spec), name))
     return found

@@ -6,13 +6,17 @@ import base64
 import json
 from typing import Any
 
-from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
+from laws.clients import endpoint_of, path_of
+from oracle import CHAT, GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES
+
+from dragoman_server.simulator import SimulatedReply, reply_to
 
 __all__ = [
     "CHAT",
+    "GEMINI",
     "IMAGE",
     "MESSAGES",
-    "PATHS",
+    "MESSAGES_MEMBER",
     "PROTOCOL_NAMES",
     "RESPONSES",
     "SCHEMA",
@@ -21,11 +25,15 @@ __all__ = [
     "follow",
     "function",
     "request_body",
+    "requested_path",
+    "response_to",
+    "said",
 ]
 
 Body = dict[str, Any]
 
-PATHS = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/v1/responses"}
+# The member with the messages.
+MESSAGES_MEMBER = {CHAT: "messages", MESSAGES: "messages", RESPONSES: "input", GEMINI: "contents"}
 
 SCHEMA: Body = {
     "type": "object",
@@ -34,7 +42,7 @@ SCHEMA: Body = {
     "additionalProperties": False,
 }
 
-# The smallest thing that is a base64 image in all three protocols; nobody decodes the pixels.
+# The smallest thing that is a base64 image in all protocols; nobody decodes the pixels.
 IMAGE = b"\x89PNG\r\n\x1a\n and so on"
 _IMAGE64 = base64.b64encode(IMAGE).decode()
 _IMAGE_URL = f"data:image/png;base64,{_IMAGE64}"
@@ -42,6 +50,16 @@ _IMAGE_URL = f"data:image/png;base64,{_IMAGE64}"
 
 def encoded(body: Body) -> bytes:
     return json.dumps(body, ensure_ascii=False).encode()
+
+
+def requested_path(protocol: str, body: Body) -> str:
+    """The path of a request. Gemini's says which model it is for and whether it streams, and not its body."""
+    return path_of(protocol, body["model"], stream=body["stream"])
+
+
+def response_to(protocol: str, body: Body) -> SimulatedReply:
+    """What the simulator responds."""
+    return reply_to(protocol, encoded(body), endpoint=endpoint_of(protocol, stream=body.get("stream", False)))
 
 
 def request_body(
@@ -57,12 +75,13 @@ def request_body(
 ) -> Body:
     """A request with one user message. `tools` are functions with SCHEMA, `custom` free-text tools."""
     body: Body = {"model": model, "stream": stream}
-    body |= {"input" if protocol == RESPONSES else "messages": [user(protocol, text, image=image)]}
+    body |= {MESSAGES_MEMBER[protocol]: [user(protocol, text, image=image)]}
     if protocol == CHAT and stream:
         body["stream_options"] = {"include_usage": True}
-    limit = {CHAT: "max_completion_tokens", MESSAGES: "max_tokens", RESPONSES: "max_output_tokens"}[protocol]
+    limit = {CHAT: "max_completion_tokens", MESSAGES: "max_tokens", RESPONSES: "max_output_tokens"}
     if max_tokens is not None or protocol == MESSAGES:
-        body[limit] = max_tokens or 4096
+        limited = {"generationConfig": {"maxOutputTokens": max_tokens}}
+        body |= limited if protocol == GEMINI else {limit[protocol]: max_tokens or 4096}
     declared = [function(protocol, name) for name in tools] + [free_text(protocol, name) for name in custom]
     if declared:
         body["tools"] = declared
@@ -70,6 +89,9 @@ def request_body(
 
 
 def user(protocol: str, text: str, *, image: bool = False) -> Body:
+    if protocol == GEMINI:
+        media = [{"inlineData": {"mimeType": "image/png", "data": _IMAGE64}}] if image else []
+        return {"role": "user", "parts": [{"text": text}, *media]}
     if not image:
         return {"role": "user", "content": text}
     parts = {
@@ -91,18 +113,28 @@ def _responses_image() -> Body:
 def function(protocol: str, name: str, schema: Body = SCHEMA) -> Body:
     if protocol == MESSAGES:
         return {"name": name, "input_schema": schema}
+    if protocol == GEMINI:
+        return {"functionDeclarations": [{"name": name, "parametersJsonSchema": schema}]}
     tool = {"name": name, "parameters": schema, "strict": False}
     return {"type": "function", "function": tool} if protocol == CHAT else {"type": "function", **tool}
 
 
 def free_text(protocol: str, name: str) -> Body:
     """A custom tool, or the function that stands in for one."""
-    if protocol == MESSAGES:
+    if protocol in (MESSAGES, GEMINI):
         schema = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
         return function(protocol, name, schema)
     return (
         {"type": "custom", "custom": {"name": name}} if protocol == CHAT else {"type": "custom", "name": name}
     )
+
+
+def said(protocol: str, messages: list[Body]) -> list[Body]:
+    """Messages with a role and a text, in the protocol's form."""
+    if protocol != GEMINI:
+        return messages
+    roles = {"user": "user", "assistant": "model"}
+    return [{"role": roles[each["role"]], "parts": [{"text": each["content"]}]} for each in messages]
 
 
 def follow(protocol: str, body: Body, response: Body, results: list[str], *, image: bool = False) -> Body:
@@ -130,6 +162,14 @@ def follow(protocol: str, body: Body, response: Body, results: list[str], *, ima
         ]
         turn = [{"role": "assistant", "content": content}, {"role": "user", "content": blocks}]
         return {**body, "messages": [*body["messages"], *turn]}
+    if protocol == GEMINI:
+        content = response["candidates"][0]["content"]
+        called = [part["functionCall"] for part in content["parts"] if "functionCall" in part]
+        parts = [
+            {"functionResponse": {"name": call["name"], "id": call["id"], "response": {"output": text}}}
+            for call, text in zip(called, results, strict=True)
+        ]
+        return {**body, "contents": [*body["contents"], content, {"role": "user", "parts": parts}]}
     message = response["choices"][0]["message"]
     tool_messages = [
         {"role": "tool", "tool_call_id": call["id"], "content": text}

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import anthropic
 import openai
 import pytest
-from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
-from sdk_clients.processes import ALIAS, UPSTREAMS, Gateway, Simulator
+from oracle import CHAT, MESSAGES, RESPONSES
+from sdk_clients.processes import ALIAS, SDK_PROTOCOLS, UPSTREAMS, Gateway, Simulator
 from sdk_clients.sdk import Sdk
 
 pytestmark = pytest.mark.process
@@ -32,7 +32,7 @@ def listed(simulator: Simulator) -> list[str]:
     return names
 
 
-@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.parametrize("protocol", SDK_PROTOCOLS)
 def test_the_models_are_listed(sdk: Sdk, protocol: str, listed: list[str]) -> None:
     assert sdk.models(protocol) == listed
 

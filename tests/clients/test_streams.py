@@ -9,10 +9,10 @@ import anyio
 import httpx2
 import pytest
 from command.process import DEADLINE_S
-from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, Kind, Stop
-from sdk_clients.processes import ALIAS, KEEPALIVE_S, PAIRS, Gateway, Pair
+from laws.clients import endpoint_of
+from oracle import CHAT, MESSAGES, RESPONSES, Kind, Stop
+from sdk_clients.processes import ALIAS, KEEPALIVE_S, PAIRS, SDK_PROTOCOLS, Gateway, Pair
 from sdk_clients.sdk import Sdk, Way, async_clients, body_of, fold, read_events, send
-from simulator_requests import PATHS
 from trials import trials
 
 pytestmark = pytest.mark.process
@@ -83,7 +83,7 @@ def test_there_are_heartbeats(gateway: Gateway) -> None:
     def count(pair: Pair) -> int:
         body = body_of(pair.client, pair.model(SILENT), "Hello") | {"stream": True}
         response = httpx2.post(
-            gateway.url + PATHS[pair.client], json=body, trust_env=False, timeout=DEADLINE_S
+            gateway.url + endpoint_of(pair.client).path, json=body, trust_env=False, timeout=DEADLINE_S
         )
         silence = response.content.partition(b"stood")[0]
         return sum(line.startswith(HEARTBEATS[pair.client]) for line in silence.split(b"\n"))
@@ -96,7 +96,7 @@ def test_there_are_heartbeats(gateway: Gateway) -> None:
             assert {pair: n for pair, n in counts.items() if not 2 <= n <= 8} == {}
 
 
-@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.parametrize("protocol", SDK_PROTOCOLS)
 def test_an_alias_works_like_the_model(sdk: Sdk, protocol: str) -> None:
     response = send(sdk, protocol, Way.EVENTS, body_of(protocol, ALIAS, "Hello there"))
     assert response.meaning.text(Kind.TEXT) == "Hello there"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from laws.fixtures import REQUESTS
 from laws.runs import rewritten, translated
-from oracle import UPSTREAM_NAMES
+from oracle import PROTOCOL_NAMES
 
 from dragoman import RemoteProtocolError, RequestRefused
 
@@ -53,12 +53,12 @@ def errors(translate: Any, body: Any) -> set[str]:
 @pytest.mark.parametrize("client", REQUESTS)
 def test_a_value_of_another_type_is_refused_or_read(client: str) -> None:
     body = max(REQUESTS[client].values(), key=lambda each: len(str(each)))
-    upstreams = cycle((*UPSTREAM_NAMES, *UPSTREAM_NAMES[:1]))  # five, because a member has six other values
+    upstreams = cycle((*PROTOCOL_NAMES, *PROTOCOL_NAMES[:1]))  # five, because a member has six other values
     assert errors(lambda each: translated(client, next(upstreams), each), body) == set()
 
 
 @pytest.mark.promise("S7")
-@pytest.mark.parametrize("protocol", UPSTREAM_NAMES)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_a_value_of_another_type_in_a_relay_that_is_rewritten(protocol: str) -> None:
     for name in ("full", *SMALL.get(protocol, ())):
         assert errors(lambda each: rewritten(protocol, each), REQUESTS[protocol][name]) == set()

@@ -25,7 +25,7 @@ from laws.losses import (
 )
 from laws.plant import leaves
 from laws.runs import rewritten, translated, translated_response
-from oracle import CHAT, GEMINI, MESSAGES, RESPONSES, SIMPLE, SIMPLE_EVENTS, UPSTREAM_NAMES
+from oracle import CHAT, GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES, SIMPLE, SIMPLE_EVENTS
 from oracle import samples as s
 
 from dragoman import RemoteProtocolError, RequestRefused
@@ -46,13 +46,13 @@ def lost_or_refused(body: Any, protocol: str, run: Callable[[Any], Any]) -> list
 @pytest.mark.parametrize("client", REQUESTS)
 def test_requests_lose_nothing_silently(client: str, subtests: pytest.Subtests) -> None:
     for name, body in REQUESTS[client].items():
-        for upstream in UPSTREAM_NAMES:
+        for upstream in PROTOCOL_NAMES:
             with subtests.test(name=name, upstream=upstream):
                 assert lost_or_refused(body, client, partial(translated, client, upstream)) == []
 
 
 @pytest.mark.promise("R13")
-@pytest.mark.parametrize("protocol", UPSTREAM_NAMES)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_repaired_requests_lose_nothing_silently(protocol: str, subtests: pytest.Subtests) -> None:
     for name, body in REQUESTS[protocol].items():
         with subtests.test(name=name):
@@ -60,10 +60,10 @@ def test_repaired_requests_lose_nothing_silently(protocol: str, subtests: pytest
 
 
 @pytest.mark.promise("R13")
-@pytest.mark.parametrize("upstream", UPSTREAM_NAMES)
+@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 def test_responses_lose_nothing_silently(upstream: str, subtests: pytest.Subtests) -> None:
     for name, body in WHOLE_RESPONSES[upstream].items():
-        for client in [*UPSTREAM_NAMES, SIMPLE_EVENTS]:
+        for client in [*PROTOCOL_NAMES, SIMPLE_EVENTS]:
             with subtests.test(name=name, client=client):
                 run = partial(translated_response, upstream, client)
                 known = covered_by_simple_writer if client in SIMPLE else covered_by_writer
@@ -80,7 +80,7 @@ def test_responses_lose_nothing_silently(upstream: str, subtests: pytest.Subtest
 def test_every_exception_is_about_something(table: Any, documents: Any) -> None:
     patterns = {
         protocol: {place.pattern for body in documents[protocol].values() for place in leaves(body)}
-        for protocol in UPSTREAM_NAMES
+        for protocol in PROTOCOL_NAMES
     }
     idle = [
         (protocol, rule)
@@ -92,8 +92,8 @@ def test_every_exception_is_about_something(table: Any, documents: Any) -> None:
 
 FOREIGN = [
     (upstream, client)
-    for upstream in UPSTREAM_NAMES
-    for client in [*UPSTREAM_NAMES, SIMPLE_EVENTS]
+    for upstream in PROTOCOL_NAMES
+    for client in [*PROTOCOL_NAMES, SIMPLE_EVENTS]
     if client != upstream
 ]
 SAMPLES = {CHAT: s.chat, MESSAGES: s.messages, RESPONSES: s.responses, GEMINI: s.gemini}

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from laws.fixtures import REQUESTS, WHOLE_RESPONSES
 from laws.unknown import RULES, lost_of_frame, lost_of_request, lost_of_response
-from oracle import CHAT, GEMINI, MESSAGES, RESPONSES, UPSTREAM_NAMES
+from oracle import CHAT, GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from oracle import samples as s
 
-FOREIGN = [(source, target) for source in UPSTREAM_NAMES for target in UPSTREAM_NAMES if source != target]
+FOREIGN = [(source, target) for source in PROTOCOL_NAMES for target in PROTOCOL_NAMES if source != target]
 SAMPLES = {CHAT: s.chat, MESSAGES: s.messages, RESPONSES: s.responses, GEMINI: s.gemini}
 
 
@@ -29,7 +29,7 @@ def test_unknown_fields_of_requests_are_recorded(client: str, upstream: str, dat
 
 
 @pytest.mark.promise("R12", "R13")
-@pytest.mark.parametrize("protocol", UPSTREAM_NAMES)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @given(data=st.data())
 @RULES
 def test_the_same_protocol_gets_unknown_fields_as_they_are(protocol: str, data: st.DataObject) -> None:
@@ -38,7 +38,7 @@ def test_the_same_protocol_gets_unknown_fields_as_they_are(protocol: str, data: 
 
 
 @pytest.mark.promise("R13")
-@pytest.mark.parametrize("protocol", UPSTREAM_NAMES)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @given(data=st.data())
 @RULES
 def test_a_repaired_request_keeps_unknown_fields(protocol: str, data: st.DataObject) -> None:

@@ -91,9 +91,7 @@ def entered(upstream: str, client: str, body: Body, *, streams: bool) -> list[tu
     return [(loss.code.value, loss.path) for loss in translator.losses]
 
 
-FOREIGN = [
-    (upstream, client) for upstream in PROTOCOL_NAMES for client in PROTOCOL_NAMES if client != upstream
-]
+FOREIGN = [(upstream, client) for upstream in EXTRAS for client in PROTOCOL_NAMES if client != upstream]
 
 
 @pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])

@@ -13,7 +13,7 @@ import pytest
 from laws.clients import spec_of
 from laws.events import EVENTS, scripted
 from laws.pairs import LAWS, Law, Source, requested, translated_response
-from oracle import CHAT, CLIENTS, GEMINI, MESSAGES, RESPONSES, UPSTREAM_NAMES
+from oracle import CHAT, CLIENTS, GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from oracle import samples as s
 
 from dragoman import UPSTREAMS, Outcome, ResponseTranslator
@@ -25,10 +25,10 @@ SAMPLES = {CHAT: s.chat, MESSAGES: s.messages, RESPONSES: s.responses, GEMINI: s
 @cache
 def sources() -> list[Source]:
     """Streams of real protocols: samples, and hand-written events in each protocol."""
-    found = [Source(f"sample-{name}", name, s.render(name, SAMPLES[name]())) for name in UPSTREAM_NAMES]
+    found = [Source(f"sample-{name}", name, s.render(name, SAMPLES[name]())) for name in PROTOCOL_NAMES]
     for label, events in EVENTS.items():
         spec, script = scripted(events)
-        for name in UPSTREAM_NAMES:
+        for name in PROTOCOL_NAMES:
             stream = translated_response(Source(label, "scripted", script, spec), name)
             found.append(Source(f"{label}-{name}", name, stream))
     return found
@@ -49,7 +49,7 @@ def test_a_law_holds(law: Law, subtests: pytest.Subtests) -> None:
 
 
 @pytest.mark.promise("R4")
-@pytest.mark.parametrize("protocol", UPSTREAM_NAMES)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_g1_a_stream_may_be_cut_in_two_anywhere(protocol: str) -> None:
     source = Source("sample", protocol, s.render(protocol, SAMPLES[protocol]()))
     client = CHAT if protocol == MESSAGES else MESSAGES
@@ -71,7 +71,7 @@ def with_all_sse_syntax(stream: bytes, ending: bytes) -> bytes:
 
 
 @pytest.mark.promise("R4")
-@pytest.mark.parametrize("protocol", UPSTREAM_NAMES)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_g7_a_stream_may_use_all_of_the_sse_syntax(protocol: str) -> None:
     plain = Source("sample", protocol, s.render(protocol, SAMPLES[protocol]()))
     client = CHAT if protocol == MESSAGES else MESSAGES
@@ -86,7 +86,7 @@ def digest() -> str:
     """Return the hash of all hand-written responses in all protocols, each streamed or whole."""
     seen = hashlib.sha256()
     for source in sources():
-        for client in UPSTREAM_NAMES:
+        for client in PROTOCOL_NAMES:
             seen.update(translated_response(source, client, streams=client == CHAT))
     return seen.hexdigest()
 
@@ -101,7 +101,7 @@ def test_another_process_writes_the_same_bytes() -> None:
 
 
 def test_a_truncated_whole_response_is_a_failure() -> None:
-    for upstream in UPSTREAM_NAMES:
+    for upstream in PROTOCOL_NAMES:
         for client in CLIENTS:
             source = Source("sample", upstream, s.render(upstream, SAMPLES[upstream]()))
             body = translated_response(source, upstream, streams=False)

@@ -16,7 +16,7 @@ from failures.rules import refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laws.conversations import MODEL, SCRIPTS, SIGNER, Script, check_prefixes, requests
-from oracle import MESSAGES, UPSTREAM_NAMES
+from oracle import MESSAGES, PROTOCOL_NAMES
 
 from dragoman import UPSTREAMS, RequestRefused, RequestTranslator
 from dragoman.codec import Capabilities
@@ -59,8 +59,8 @@ def capabilities_of(upstream: str) -> st.SearchStrategy[Capabilities]:
 
 
 @pytest.mark.promise("R14")
-@pytest.mark.parametrize("upstream", UPSTREAM_NAMES)
-@pytest.mark.parametrize("client", UPSTREAM_NAMES)
+@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @settings(max_examples=CONVERSATIONS, deadline=None, derandomize=True, database=None)
 @given(SCRIPTS, st.data(), st.booleans())
 def test_g8_what_an_upstream_gets_begins_with_what_it_got(

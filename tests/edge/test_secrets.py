@@ -23,7 +23,8 @@ from edge import (
     post,
     read_response,
 )
-from gateway.scripted import CHAT, PATHS, PROTOCOL_NAMES
+from gateway.scripted import CHAT, PROTOCOL_NAMES
+from laws.clients import path_of
 from translation import client_request
 
 pytestmark = pytest.mark.process
@@ -41,7 +42,7 @@ class Running:
     def request(self, client: str, model: str, *, stream: bool = True) -> bytes:
         body = {**client_request(client, "", None, stream=stream), "model": model}
         with self.gateway.connect() as connection:
-            connection.sendall(post(PATHS[client], body, {"connection": "close"}))
+            connection.sendall(post(path_of(client, model, stream=stream), body, {"connection": "close"}))
             return read_response(connection)
 
 

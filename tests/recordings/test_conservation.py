@@ -9,19 +9,19 @@ import corpus
 import pytest
 from laws.losses import MEANINGLESS_IN_REQUESTS, MEANINGLESS_IN_RESPONSES, lost_in, lost_in_frames
 from laws.runs import first_response, translated, translated_response
-from oracle import SIMPLE_EVENTS, UPSTREAM_NAMES, as_object
+from oracle import PROTOCOL_NAMES, SIMPLE_EVENTS, as_object
 from oracle.frames import lenient_frames
 
 from dragoman import RemoteProtocolError, RequestRefused
 
-PAIRS = [(client, upstream) for client in UPSTREAM_NAMES for upstream in UPSTREAM_NAMES]
+PAIRS = [(client, upstream) for client in PROTOCOL_NAMES for upstream in PROTOCOL_NAMES]
 FOREIGN = [pair for pair in PAIRS if pair[0] != pair[1]]
 
 
 @cache
 def recorded_requests() -> dict[str, list[Any]]:
     """All recorded request bodies, by protocol."""
-    found: dict[str, list[Any]] = {protocol: [] for protocol in UPSTREAM_NAMES}
+    found: dict[str, list[Any]] = {protocol: [] for protocol in PROTOCOL_NAMES}
     for recording in corpus.recordings():
         if recording.request is not None:
             found[recording.protocol].append(recording.request)
@@ -61,7 +61,7 @@ def test_recorded_responses_lose_nothing_silently(upstream: str, client: str) ->
 
 
 @pytest.mark.parametrize(
-    ("upstream", "client"), [*FOREIGN, *[(upstream, SIMPLE_EVENTS) for upstream in UPSTREAM_NAMES]]
+    ("upstream", "client"), [*FOREIGN, *[(upstream, SIMPLE_EVENTS) for upstream in PROTOCOL_NAMES]]
 )
 def test_recorded_frames_lose_nothing_silently(upstream: str, client: str) -> None:
     tried: set[str] = set()

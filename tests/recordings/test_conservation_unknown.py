@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from laws.runs import first_response
 from laws.unknown import RULES, Body, has_content, lost_of_frame, lost_of_request, lost_of_response
-from oracle import UPSTREAM_NAMES, as_object
+from oracle import PROTOCOL_NAMES, as_object
 from oracle.frames import lenient_frames
 
-PAIRS = [(client, upstream) for client in UPSTREAM_NAMES for upstream in UPSTREAM_NAMES]
+PAIRS = [(client, upstream) for client in PROTOCOL_NAMES for upstream in PROTOCOL_NAMES]
 FOREIGN = [pair for pair in PAIRS if pair[0] != pair[1]]
 # Each example costs a translation of the whole stream.
 LONG = 60_000

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import corpus
 from equiv import Difference, EquivalentRequests, differences
-from oracle import CHAT, GEMINI, MESSAGES, RESPONSES, UPSTREAM_NAMES
+from oracle import CHAT, GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
 PAGE = Path(__file__).parents[2] / "docs" / "equivalents.md"
 NAMES = {"Chat": CHAT, "Messages": MESSAGES, "Responses": RESPONSES, "Gemini": GEMINI}
@@ -99,5 +99,5 @@ def test_every_case_of_an_explanation_has_the_difference() -> None:
 def test_all_pairs_are_compared() -> None:
     pairs = {(each.source, each.target) for each in all_differences()}
     assert pairs == {
-        (source, target) for source in UPSTREAM_NAMES for target in UPSTREAM_NAMES if source != target
+        (source, target) for source in PROTOCOL_NAMES for target in PROTOCOL_NAMES if source != target
     }

@@ -14,7 +14,7 @@ from typing import Any
 
 import corpus
 import pytest
-from oracle import CHAT, GEMINI, MESSAGES, RESPONSES, UPSTREAM_NAMES
+from oracle import CHAT, GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from translation import client_request, translate_request
 
 from dragoman import UPSTREAMS, ResponseTranslator
@@ -95,7 +95,7 @@ def translators() -> Iterator[tuple[str, str, bytes, ResponseTranslator]]:
     # An error may come with status 200, or in the place of a stream.
     responses += [(each, each.body, False) for each in corpus.errors()]
     for response, data, streams in responses:
-        for client in UPSTREAM_NAMES:
+        for client in PROTOCOL_NAMES:
             if client != response.protocol:
                 body = client_request(client, response.protocol, response.request, stream=streams)
                 context = translate_request(client, response.protocol, body, streams=streams)

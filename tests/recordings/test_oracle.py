@@ -10,8 +10,8 @@ from oracle import (
     CHAT,
     GEMINI,
     MESSAGES,
+    PROTOCOL_NAMES,
     RESPONSES,
-    UPSTREAM_NAMES,
     Stop,
     check_stream,
     compare,
@@ -63,7 +63,7 @@ def test_official_recordings_pass_their_own_protocol() -> None:
     assert problems == []
     rows = {(protocol, row[0]) for protocol, table in VENDOR_DEVIATIONS.items() for row in table}
     assert rows - used == set(), "rows that excuse nothing"
-    assert {recording.protocol for recording in OFFICIAL} == set(UPSTREAM_NAMES)
+    assert {recording.protocol for recording in OFFICIAL} == set(PROTOCOL_NAMES)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import golden
-from oracle import CHAT, MESSAGES, RESPONSES
+from oracle import CHAT, GEMINI, MESSAGES, RESPONSES
 
 from dragoman import Capabilities
 from dragoman_server.capabilities.providers import PROVIDERS
@@ -132,9 +132,15 @@ def vendor_target(provider: str, protocol: str, model: str) -> Capabilities:
 
 
 # The upstream's model and its capabilities.
-MODELS: dict[str, str] = {CHAT: "some-model", MESSAGES: "claude-opus-5", RESPONSES: "gpt-5.6"}
+MODELS: dict[str, str] = {
+    CHAT: "some-model",
+    MESSAGES: "claude-opus-5",
+    RESPONSES: "gpt-5.6",
+    GEMINI: "gemini-3.6-flash",
+}
 TARGETS: dict[str, Capabilities] = {
     CHAT: Capabilities(),
     MESSAGES: vendor_target("anthropic", MESSAGES, MODELS[MESSAGES]),
     RESPONSES: vendor_target("openai", RESPONSES, MODELS[RESPONSES]),
+    GEMINI: vendor_target("gemini", GEMINI, MODELS[GEMINI]),
 }

@@ -122,6 +122,12 @@ def frames(data: bytes) -> list[bytes]:
     return [frame + b"\n\n" for frame in data.split(b"\n\n")[:-1]]
 
 
+def begun(data: bytes, word: str) -> list[bytes]:
+    """The frames of a stream up to the first with this word in it."""
+    written, listed = json.dumps(word)[1:-1].encode(), frames(data)
+    return listed[: next(number for number, frame in enumerate(listed) if written in frame) + 1]
+
+
 def _chat(blocks: Sequence[Block], stop: str, cost: Cost) -> list[s.Payload]:
     out: list[s.Payload] = [s.chunk({"role": "assistant", "content": "", "refusal": None})]
     calls = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -170,6 +171,12 @@ class Sent:
     @property
     def body(self) -> Any:
         return json.loads(self.content or b"{}")
+
+    @property
+    def model(self) -> Any:
+        """That of the body, or of the URL where a protocol has it there."""
+        in_path = re.search("/models/(.*):", self.url)
+        return in_path[1] if in_path else self.body["model"]
 
     @property
     def account(self) -> str:
@@ -499,7 +506,8 @@ App = Callable[
 def http_scope(
     path: str, method: str = "POST", headers: dict[str, str] | None = None, **more: Any
 ) -> dict[str, Any]:
-    """An ASGI scope as hypercorn makes it."""
+    """An ASGI scope as hypercorn makes it. path: may have a query."""
+    path, _, query = path.partition("?")
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.1"},
@@ -508,7 +516,7 @@ def http_scope(
         "scheme": "http",
         "path": path,
         "raw_path": path.encode(),
-        "query_string": b"",
+        "query_string": query.encode(),
         "root_path": "",
         "headers": [
             (name.lower().encode(), value.encode())
@@ -530,10 +538,8 @@ async def call(
     headers: dict[str, str] | None = None,
     **scope: Any,
 ) -> FakeClient:
-    """Return a client that has received the whole response. path: may have a query. body: bytes, or a JSON value."""
-    path, _, query = path.partition("?")
+    """Return a client that has received the whole response. path: see http_scope. body: bytes, or a JSON value."""
     client = FakeClient(body if isinstance(body, bytes) else json.dumps(body).encode())
-    scope = {"query_string": query.encode(), **scope}
     await app(http_scope(path, method, headers, **scope), client.receive, client.send)
     assert client.finished
     return client

@@ -10,18 +10,20 @@ The provider distinguishes accounts by the key of a request. Time is virtual, fo
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
-from failures.responses import Block, Text, frames
+from failures.responses import Block, Text, begun, frames
 from failures.responses import stream as stream_of
 from failures.whole import whole as whole_of
 from gateway.fakes import FakeClient, FakeUpstreams, Script, Step, account_of, http_scope, key_of, next_of
-from laws.clients import endpoint_of
+from laws.clients import path_of
 from oracle import (
     CHAT,
+    GEMINI,
     MESSAGES,
     RESPONSES,
     check_stream,
@@ -106,8 +108,8 @@ def script_of(protocol: str, play: Plays, *, stream: bool) -> Script:
         return Script(
             [body[:half], *play.between, body[half:]], headers=list(play.headers), connect=play.before
         )
-    parts = frames(stream_of(protocol, *play.also, Text(play.text)))
-    after_text = next(number for number, frame in enumerate(parts) if play.text.encode() in frame) + 1
+    data = stream_of(protocol, *play.also, Text(play.text))
+    parts, after_text = frames(data), len(begun(data, play.text))
     body_parts: list[Step] = [*parts[:after_text], *play.between, *parts[after_text:]]
     return Script(body_parts, headers=list(play.headers), connect=play.before)
 
@@ -128,6 +130,7 @@ def in_band(protocol: str, play: InBand, *, stream: bool) -> bytes:
         beginning = {
             CHAT: [s.chunk({"role": "assistant", "content": ""})],
             MESSAGES: [{"type": "message_start", "message": s.message()}, {"type": "ping"}],
+            GEMINI: [s.parts({"text": ""})],
         }[protocol]
         ending = [play.error]
     return s.render(protocol, ending if play.bare else [*beginning, *ending])
@@ -186,7 +189,7 @@ class PoolGateway:
         """Return what the client received. body: more members of its request. more: see FakeClient."""
         attempted = {**client_request(client, "", None, stream=stream), "model": model, **(body or {})}
         fake = FakeClient(json.dumps(attempted).encode(), **more)
-        scope = http_scope(endpoint_of(client).path, "POST", dict(headers or {}))
+        scope = http_scope(path_of(client, model, stream=stream), "POST", dict(headers or {}))
         self._running += 1
         await self.app(scope, fake.receive, fake.send)
         self._running -= 1
@@ -250,6 +253,18 @@ def pool_of(
         settings, store, clock=lambda: EPOCH + anyio.current_time(), random=lambda: random
     )
     return PoolGateway(Application(gateway), pool, provider, store)
+
+
+# What a stream begins with.
+_BEGINNINGS = {CHAT: b'"role"', MESSAGES: b"event: message_start", RESPONSES: b"event: response.created"}
+
+
+def check_one_beginning(client: str, received: FakeClient) -> None:
+    """A stream has begun once, whatever came before its content."""
+    if client == GEMINI:  # each chunk repeats the id, and there is none before an error
+        assert len(set(re.findall(rb'"responseId": ?"[^"]*"', received.body))) <= 1
+    else:
+        assert received.body.count(_BEGINNINGS[client]) == 1
 
 
 def check_text(client: str, received: FakeClient, text: str, *, stream: bool) -> None:

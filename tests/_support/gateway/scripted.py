@@ -15,17 +15,21 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gateway.fakes import FakeClient, FakeUpstreams, Script, Sent, call, http_scope, next_of
+from laws.clients import endpoint_of, path_of
+from oracle import CHAT, GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
+from dragoman import PROTOCOLS, UPSTREAMS
 from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stores.base import AccountStore
 from dragoman_server.app import Application
 from dragoman_server.gateway import Gateway
+from dragoman_server.proxying.plan import Plan, Planner
 from dragoman_server.settings import ClientKey, Group, Price, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import Secret
 
-CHAT, MESSAGES, RESPONSES = PROTOCOL_NAMES = ("openai_chat", "anthropic_messages", "openai_responses")
-PATHS = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/v1/responses"}
+# Those of a request for a whole response; Gemini's has the model in it.
+PATHS = {name: path_of(name, "up/m", stream=False) for name in PROTOCOL_NAMES}
 SECRET = Secret("a-secret-of-some-length-0123456789")
 # Noon of a day in the middle of a month.
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
@@ -42,11 +46,33 @@ class Clock:
 
 
 def request_body(protocol: str, model: str = "up/m", streams: bool = False) -> dict[str, Any]:
-    """A small request to the path of a protocol."""
+    """A small request to the path of a protocol. Gemini's says the rest there: see path_of."""
+    if protocol == GEMINI:
+        return {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
     messages_field = "input" if protocol == RESPONSES else "messages"
     text: Any = "Hi" if protocol == RESPONSES else [{"role": "user", "content": "Hi"}]
     body = {"model": model, messages_field: text, "stream": streams}
     return body | {"max_tokens": 9} if protocol == MESSAGES else body
+
+
+def plan_of(
+    settings: Settings, client: str, body: Mapping[str, Any] | None = None, *, streams: bool = False
+) -> Plan:
+    """The plan of a request, by default of a small one."""
+    sent = json.dumps(body or request_body(client, streams=streams)).encode()
+    endpoint = endpoint_of(client, stream=streams)
+    model = "up/m" if "{model}" in endpoint.path else ""
+    return Planner(
+        settings,
+        PROTOCOLS[client],
+        {},
+        "",
+        sent,
+        id="0123456789ab",
+        now=1_700_000_000,
+        endpoint=endpoint,
+        model_in_path=model,
+    ).first()
 
 
 @dataclass
@@ -84,7 +110,8 @@ class ScriptedGateway:
     async def request(
         self, protocol: str = CHAT, *, key: str | None = None, streams: bool = False, model: str = "up/m"
     ) -> FakeClient:
-        return await self.call(PATHS[protocol], request_body(protocol, model, streams), key=key)
+        path = path_of(protocol, model, stream=streams)
+        return await self.call(path, request_body(protocol, model, streams), key=key)
 
 
 def settings_with(
@@ -97,11 +124,15 @@ def settings_with(
     models: Mapping[str, str | tuple[str, ...]] | None = None,
     **server: Any,
 ) -> Settings:
-    base = "http://up.test" if protocol == MESSAGES else "http://up.test/v1"
     return Settings(
         server=ServerSettings(**{"secret": SECRET, **server}),
         upstreams=tuple(
-            UpstreamSettings.of(name=name, protocol=protocol, base_url=base, **(upstream or {}))
+            UpstreamSettings.of(
+                name=name,
+                protocol=protocol,
+                base_url="http://up.test" + UPSTREAMS[protocol].base_path,
+                **(upstream or {}),
+            )
             for name in ("up", "two")
         ),
         models=models or {},
@@ -162,6 +193,16 @@ def chunk(delta: Mapping[str, Any] | None = None, finish: str | None = None, **m
     }
 
 
+def candidate(*parts: Mapping[str, Any], finish: str | None = None, **more: Any) -> dict[str, Any]:
+    """A chunk of Gemini, which a whole response is as well if it has a reason of its end."""
+    found: dict[str, Any] = {"content": {"role": "model", "parts": list(parts)}, "index": 0}
+    if finish is not None:
+        found["finishReason"] = finish
+        usage = {"promptTokenCount": 3, "candidatesTokenCount": 4, "totalTokenCount": 7}
+        more = {"usageMetadata": usage, **more}
+    return {"candidates": [found], "modelVersion": "m", "responseId": "r1", **more}
+
+
 def events_in(body: bytes) -> list[dict[str, Any]]:
     """The JSON of a stream's events."""
     lines = [line[6:] for line in body.decode().splitlines() if line.startswith("data: ")]
@@ -220,6 +261,7 @@ WHOLE_RESPONSES = {
     CHAT: whole(chat_response({"content": "Hello"})),
     MESSAGES: whole(messages_response([{"type": "text", "text": "Hello"}])),
     RESPONSES: whole(responses_response([])),
+    GEMINI: whole(candidate({"text": "Hello"}, finish="STOP")),
 }
 STREAMS = {
     CHAT: stream(
@@ -244,6 +286,7 @@ STREAMS = {
         {"type": "response.created", "sequence_number": 0, "response": responses_response([])},
         {"type": "response.completed", "sequence_number": 1, "response": responses_response([])},
     ),
+    GEMINI: stream(candidate({"text": "Hello"}), candidate(finish="STOP")),
 }
 
 

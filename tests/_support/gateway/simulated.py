@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from gateway.fakes import FakeClient, FakeUpstreams, Script, Sent, http_scope
 
+from dragoman import UPSTREAMS as SPECS
 from dragoman_server.app import Application, create_app
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
@@ -26,6 +27,7 @@ UPSTREAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "stateless": ("openai_responses", {}),
     "anthropic": ("anthropic_messages", {"counts_tokens": True}),
     "openai": ("openai_responses", {"counts_tokens": True, "stores_responses": True}),
+    "google": ("gemini", {"counts_tokens": True}),
 }
 
 
@@ -88,7 +90,6 @@ async def gateway(
 ) -> AsyncIterator[Gateway]:
     """server: settings."""
     upstreams = SimulatedUpstreams(scripts or {})
-    base = {"anthropic_messages": "http://up.test"}
     settings = Settings(
         server=ServerSettings(**server),
         client_keys=keys,
@@ -96,7 +97,7 @@ async def gateway(
             UpstreamSettings.of(
                 name=name,
                 protocol=protocol,
-                base_url=base.get(protocol, "http://up.test/v1"),
+                base_url="http://up.test" + SPECS[protocol].base_path,
                 api_key=Secret(KEY),
                 **more,
             )

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from hypothesis import strategies as st
-from oracle import CHAT, GEMINI, MESSAGES, RESPONSES, UPSTREAM_NAMES
+from oracle import CHAT, GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
 from dragoman import Signer
 from dragoman._ir.events import Signature
@@ -57,7 +57,7 @@ SIGNED = [
     "",
     "plain",
     "own",
-    *[f"wrapped {name}" for name in UPSTREAM_NAMES],
+    *[f"wrapped {name}" for name in PROTOCOL_NAMES],
     "foreign",
     "forged",
 ]

@@ -22,9 +22,9 @@ from oracle import (
     CHAT,
     GEMINI,
     MESSAGES,
+    PROTOCOL_NAMES,
     RESPONSES,
     SIMPLE,
-    UPSTREAM_NAMES,
     Stop,
     as_object,
     check_stream,
@@ -395,7 +395,7 @@ def _translated(source: Source, client: str) -> bool:
 
 def _of_the_source(source: Source, client: str) -> bool:
     """What a law says of how the upstream's stream is read: who gets it does not matter, so one client is enough."""
-    return client == UPSTREAM_NAMES[(UPSTREAM_NAMES.index(source.protocol) + 1) % len(UPSTREAM_NAMES)]
+    return client == PROTOCOL_NAMES[(PROTOCOL_NAMES.index(source.protocol) + 1) % len(PROTOCOL_NAMES)]
 
 
 def _of_one_protocol(source: Source, client: str) -> bool:
@@ -404,15 +404,15 @@ def _of_one_protocol(source: Source, client: str) -> bool:
 
 def _complete_and_distinct(source: Source, client: str) -> bool:
     """The streams of the simple API differ, its whole responses do not."""
-    return completes(source) and client in (*UPSTREAM_NAMES, SIMPLE[0])
+    return completes(source) and client in (*PROTOCOL_NAMES, SIMPLE[0])
 
 
 def _read(source: Source, client: str) -> bool:
-    return client in UPSTREAM_NAMES  # only its clients read the simple API
+    return client in PROTOCOL_NAMES  # only its clients read the simple API
 
 
 def _complete_and_read(source: Source, client: str) -> bool:
-    return client in UPSTREAM_NAMES and completes(source)
+    return client in PROTOCOL_NAMES and completes(source)
 
 
 def _simple(source: Source, client: str) -> bool:

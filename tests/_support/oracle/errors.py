@@ -19,15 +19,17 @@ from oracle.types import (
     check_error_body,
 )
 
-# Upstream status -> statuses the client may see, for a Messages client and for an OpenAI one.
-STATUSES: dict[int, tuple[set[int], set[int]]] = {
-    402: ({402}, {402, 429}),
-    408: ({408, 504}, {408}),
-    422: ({400, 422}, {400, 422}),
-    429: ({429, 402}, {429}),
-    502: ({500, 502}, {502, 503}),
-    503: ({500, 503, 529}, {502, 503}),
-    529: ({529}, {503, 529}),
+# Upstream status -> statuses the client may see, for a Messages client, for an OpenAI one, and for a Gemini one.
+STATUSES: dict[int, tuple[set[int], set[int], set[int]]] = {
+    402: ({402}, {402, 429}, {429}),
+    408: ({408, 504}, {408}, {408, 504}),
+    413: ({413}, {413}, {400}),
+    415: ({415}, {415}, {400}),
+    422: ({400, 422}, {400, 422}, {400}),
+    429: ({429, 402}, {429}, {429}),
+    502: ({500, 502}, {502, 503}, {502, 503}),
+    503: ({500, 503, 529}, {502, 503}, {503}),
+    529: ({529}, {503, 529}, {503}),
 }
 # What an OpenAI client looks for in `code` when the upstream, being no OpenAI one, had none to give.
 CODES = {
@@ -101,11 +103,12 @@ def compare_error(upstream: ErrorResponse, client: ErrorResponse) -> list[str]:
     """What the client's error lost of the upstream's."""
     problems = []
     keep = {upstream.status}
-    messages, openai = STATUSES.get(upstream.status, (keep, keep))
+    messages, openai, gemini = STATUSES.get(upstream.status, (keep, keep, keep))
     if upstream.status == 400 and WRONG_KEY.search(upstream.message):
-        messages = {401}
-        openai = {401} if client.protocol == GEMINI else openai
-    allowed = messages if client.protocol == MESSAGES else openai
+        messages, gemini = {401}, {401}
+    allowed = {MESSAGES: messages, GEMINI: gemini}.get(client.protocol, openai)
+    if client.protocol == upstream.protocol == GEMINI:  # an error in its form is relayed
+        allowed = allowed | keep
     if client.status not in allowed:
         problems.append(f"status: {upstream.status} became {client.status}, allowed {sorted(allowed)}")
     if upstream.message not in client.message:

@@ -34,16 +34,15 @@ from oracle.frames import strict_json
 CHAT = "openai_chat"
 MESSAGES = "anthropic_messages"
 RESPONSES = "openai_responses"
-PROTOCOL_NAMES = (CHAT, MESSAGES, RESPONSES)
 # Its types are those of `dragoman.lint` only: its SDK brings more packages than all of ours.
 GEMINI = "gemini"
-# What upstreams speak.
-UPSTREAM_NAMES = (*PROTOCOL_NAMES, GEMINI)
+# What upstreams speak, and clients too.
+PROTOCOL_NAMES = (CHAT, MESSAGES, RESPONSES, GEMINI)
 # The simple API is only for clients; its streams have two forms, by the path of the endpoint.
 SIMPLE_LINES = "simple_chat/chat/stream"
 SIMPLE_EVENTS = "simple_chat/chat/sse"
 SIMPLE = (SIMPLE_LINES, SIMPLE_EVENTS)
-CLIENTS = (*UPSTREAM_NAMES, *SIMPLE)
+CLIENTS = (*PROTOCOL_NAMES, *SIMPLE)
 
 # "Required, may be null": the generator gives such a field a default, so pydantic lets it be absent.
 _CITED = {"document_title", "file_id"}

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 import pytest
-from oracle import CHAT, GEMINI, MESSAGES, RESPONSES, UPSTREAM_NAMES
+from oracle import CHAT, GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from oracle import samples as s
 from oracle.changes import GEMINI_ERROR, put
 
@@ -21,7 +21,7 @@ def rules_of(report: lint.Report) -> set[str]:
     return {each.rule.id for each in report.findings}
 
 
-@pytest.mark.parametrize("protocol", UPSTREAM_NAMES)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_good_responses_have_no_findings(protocol: str) -> None:
     assert lint.check_whole(protocol, json.dumps(s.WHOLE[protocol]).encode()).findings == []
 

@@ -26,6 +26,7 @@ from gateway.scripted import (
     stream,
     whole,
 )
+from laws.clients import path_of
 from starlette.routing import Route
 
 from dragoman import PROTOCOLS
@@ -239,7 +240,7 @@ async def test_a_client_that_leaves_is_charged_for_what_it_got(
     gateway = scripted(CHAT, LONG, keys={"red": {"tokens_per_minute": 10}})
     client_that_leaves = LeavingClient(json.dumps(request_body(protocol, streams=True)).encode(), b"word-30")
     with caplog.at_level(logging.INFO):
-        await gateway.call(PATHS[protocol], None, client=client_that_leaves)
+        await gateway.call(path_of(protocol, "up/m"), None, client=client_that_leaves)
     (record,) = [each.__dict__["dragoman"] for each in caplog.records if "dragoman" in each.__dict__]
     assert record["outcome"] == "client_left"
     assert record["estimated"] is True

@@ -4,12 +4,12 @@ import json
 from typing import Any
 
 import pytest
-from gateway.scripted import CHAT, MESSAGES, PROTOCOL_NAMES, chunk, request_body, settings_with
+from gateway.scripted import CHAT, MESSAGES, PROTOCOL_NAMES, chunk, plan_of, request_body, settings_with
 
-from dragoman import PROTOCOLS, Usage
+from dragoman import Usage
 from dragoman_server.accounts.usage import Meter, usage_of
 from dragoman_server.log import RequestRecord
-from dragoman_server.proxying.plan import Plan, Planner
+from dragoman_server.proxying.plan import Plan
 
 FRAME = b"data: " + json.dumps(chunk({"content": "word "})).encode() + b"\n\n"
 HEAD = b'data: {"instructions": "' + b"x" * 9000 + b'"}\n\n'
@@ -39,9 +39,7 @@ def test_sent_bytes_are_measured_in_tokens() -> None:
 
 
 def planned(client: str, upstream: str, body: dict[str, Any] | None = None) -> Plan:
-    settings = settings_with(upstream)
-    data = json.dumps(body or request_body(client)).encode()
-    return Planner(settings, PROTOCOLS[client], {}, "", data, id="a", now=0).first()
+    return plan_of(settings_with(upstream), client, body)
 
 
 def measured(count: int) -> Meter:
@@ -109,9 +107,7 @@ def test_cached_tokens_are_those_that_the_upstream_reports() -> None:
 def test_a_prompt_is_estimated_relayed_or_not(client: str, upstream: str) -> None:
     """By its text, not by its bytes: an image of a megabyte is no million tokens."""
     text = "word " * 1000
-    body = request_body(client) | (
-        {"input": text} if client == PROTOCOL_NAMES[2] else {"messages": [{"role": "user", "content": text}]}
-    )
+    body = json.loads(json.dumps(request_body(client)).replace("Hi", text))
     usage = usage_of(record(), planned(client, upstream, body), measured(1))
     assert usage.input is not None
     assert 1000 <= usage.input <= 1500

@@ -24,6 +24,7 @@ from gateway.scripted import (
     USAGE,
     request_body,
 )
+from laws.clients import path_of
 from oracle import GEMINI, check_error
 from oracle import samples as s
 from starlette.applications import Starlette
@@ -466,9 +467,22 @@ ODD_STREAMS = {
     protocol: s.render(protocol, payloads())
     .replace(b'":', b'" :  ')
     .replace(b"\n\n", b"\nid: 7\n: ok\n\n", 1)
-    for protocol, payloads in ((CHAT, s.chat), (MESSAGES, s.messages), (RESPONSES, s.responses))
+    for protocol, payloads in (
+        (CHAT, s.chat),
+        (MESSAGES, s.messages),
+        (RESPONSES, s.responses),
+        (GEMINI, s.gemini),
+    )
 }
-DECLARED = {"user-agent", "content-type", "accept", "authorization", "x-api-key", "anthropic-version"}
+DECLARED = {
+    "user-agent",
+    "content-type",
+    "accept",
+    "authorization",
+    "x-api-key",
+    "x-goog-api-key",
+    "anthropic-version",
+}
 
 
 @pytest.mark.promise("R12")
@@ -482,9 +496,10 @@ async def test_a_relay_is_the_same_byte_for_byte(protocol: str, stream: bool) ->
     # In chunks that respect nothing.
     chunks = [response[at : at + 7] for at in range(0, len(response), 7)]
     app, fake = app_of(*chunks, settings=settings_of(protocol))
-    client = await call(app, PATHS[protocol], body, headers=CLIENT_SECRETS)
+    client = await call(app, path_of(protocol, "up/m", stream=stream), body, headers=CLIENT_SECRETS)
     assert client.status == 200
-    assert fake.content == body.replace(b'"up/m"', b'"m"')
+    # Gemini's servers take the model of the path.
+    assert fake.content == (body if protocol == GEMINI else body.replace(b'"up/m"', b'"m"'))
     assert {name for name, _ in fake.sent_headers} <= DECLARED
     assert client.body == response
 

@@ -18,10 +18,11 @@ from edge import Conversation, Upstream, whole
 from failures.responses import Text
 from failures.whole import whole as document
 from gateway.fakes import FakeClient, http_scope
-from laws.clients import endpoint_of
+from laws.clients import path_of
 from laws.fixtures import REQUESTS
-from oracle import MESSAGES, PROTOCOL_NAMES
+from oracle import PROTOCOL_NAMES
 
+from dragoman import UPSTREAMS
 from dragoman_server.app import create_app
 from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
 
@@ -97,7 +98,7 @@ async def test_only_the_upstream_is_connected(
 ) -> None:
     with Upstream(partial(responses, protocol)) as upstream, Upstream(redirects) as moved:
         ports = {"up": upstream.port, "moved": moved.port}
-        path = "" if protocol == MESSAGES else "/v1"
+        path = UPSTREAMS[protocol].base_path
         named = [
             UpstreamSettings(
                 name=name, protocol=protocol, base_url=f"http://127.0.0.1:{port}{path}", model_list=False
@@ -112,7 +113,7 @@ async def test_only_the_upstream_is_connected(
             for client in PROTOCOL_NAMES:
                 for body in requested(client):
                     fake = FakeClient(json.dumps(body).encode())
-                    scope = http_scope(endpoint_of(client).path, headers=HEADERS)
+                    scope = http_scope(path_of(client, body["model"], stream=False), headers=HEADERS)
                     await app(scope, fake.receive, fake.send)
                     statuses.append(fake.status)
         sent = b"".join(request for each in upstream.conversations for request in each.requests)

@@ -9,7 +9,8 @@ import sys
 import anyio
 import pytest
 from gateway.fakes import FakeClient, OneResponse, Script, Sleep, http_scope
-from gateway.scripted import CHAT, HELLO, PATHS, PROTOCOL_NAMES, request_body
+from gateway.scripted import CHAT, HELLO, PROTOCOL_NAMES, request_body
+from laws.clients import path_of
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.app import create_app
@@ -27,7 +28,7 @@ async def test_an_open_stream_does_not_hold_its_request(protocol: str) -> None:
     client = FakeClient(body)
     async with app.lifespan(), anyio.create_task_group() as tasks:
         not_sent = sys.getrefcount(body)
-        tasks.start_soon(app, http_scope(PATHS[protocol]), client.receive, client.send)
+        tasks.start_soon(app, http_scope(path_of(protocol, "up/m")), client.receive, client.send)
         await anyio.sleep(5)
         assert sys.getrefcount(body) >= not_sent, "another account may need it"
         await anyio.sleep(10)

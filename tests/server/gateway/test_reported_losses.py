@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 from gateway.scripted import (
     CHAT,
+    GEMINI,
     MESSAGES,
     PATHS,
     PROTOCOL_NAMES,
     RESPONSES,
     chat_response,
     messages_response,
+    request_body,
     scripted,
     whole,
 )
@@ -60,6 +62,7 @@ LOSSY_OF = {
     CHAT: LOSSY,
     MESSAGES: {"model": "up/m", "max_tokens": 9, "messages": LOSSY["messages"], "container": "c"},
     RESPONSES: {"model": "up/m", "input": "Hi", "truncation": "auto"},
+    GEMINI: {**request_body(GEMINI), "labels": {"team": "a"}},
 }
 
 
@@ -69,6 +72,6 @@ async def test_a_strict_refusal_names_the_place_in_the_clients_form(client: str)
     response = await gateway.call(PATHS[client], LOSSY_OF[client], REQUEST_STRICT)
     assert check_error(client, 400, response.body) == []
     message = response.error["message"]
-    place = {CHAT: "/logit_bias", MESSAGES: "/container", RESPONSES: "/truncation"}[client]
+    place = {CHAT: "/logit_bias", MESSAGES: "/container", RESPONSES: "/truncation", GEMINI: "/labels"}[client]
     assert message.startswith("strict mode: ")
     assert place in message or "/seed" in message

@@ -20,12 +20,13 @@ from typing import Any
 import anyio
 import pytest
 from click.testing import CliRunner
-from failures.responses import Text, frames
+from failures.responses import Text, begun
 from failures.responses import stream as stream_of
 from gateway.fakes import FakeClient, FakeUpstreams, Script, http_scope
 from gateway.provider import InBand, in_band
-from gateway.provider_errors import anthropic
-from gateway.scripted import MESSAGES, PATHS, PROTOCOL_NAMES, whole
+from gateway.provider_errors import anthropic, google
+from gateway.scripted import GEMINI, MESSAGES, PROTOCOL_NAMES, whole
+from laws.clients import path_of
 from secret_settings import (
     CANARIES,
     CANARY_TEXTS,
@@ -87,15 +88,22 @@ def error_of(upstream: str, message: str) -> dict[str, Any]:
     """Secrets in every member of an error."""
     if upstream == MESSAGES:
         return anthropic("api_error", message)
+    if upstream == GEMINI:
+        details = {"BadRequest": {"fieldViolations": [{"field": message, "description": message}]}}
+        error = google(
+            message, 500, ErrorInfo={"reason": message}, Help={"links": [{"url": message}]}, **details
+        )
+        return {"error": {**error["error"], "status": message}}
     return {"error": {"message": message, "type": message, "param": message, "code": "server_error"}}
 
 
 # Behaviour of an upstream -> its response to a request for a stream.
 def ways(upstream: str) -> dict[str, Script]:
     error, json_type = error_of(upstream, repeated()), [("content-type", "application/json")]
-    good = frames(stream_of(upstream, Text("Hello")))
+    good = stream_of(upstream, Text("Hello"))
+    first = begun(good, "Hello")
     bare = in_band(upstream, InBand(error, bare=True), stream=True)
-    late = b"".join([*good[:-3], bare])
+    late = b"".join([*first, bare])
     escaped = json.dumps(error).replace("canary", "\\u0063anary").replace("/", "\\/").encode()
     return {
         "an error response": whole(error, 500),
@@ -111,7 +119,7 @@ def ways(upstream: str) -> dict[str, Script]:
             + [("x-request-id", all_values()[0]), ("retry-after", all_values()[1])],
         ),
         "headers of a response": Script(
-            good, 200, [("x-ratelimit-x", each) for each in all_values()] + [("request-id", all_values()[2])]
+            [good], 200, [("x-ratelimit-x", each) for each in all_values()] + [("request-id", all_values()[2])]
         ),
         "a redirect": Script(
             [],
@@ -127,14 +135,14 @@ def ways(upstream: str) -> dict[str, Script]:
             [late.replace(b'"no: ', b'"no: \\u0063anary').replace(b"canary", b"\\u0063anary")]
         ),
         "in the stream, by its own line": Script(
-            [b"".join(good[:-3]) + b"error: " + json.dumps(error).encode() + b"\n\n"]
+            [b"".join(first) + b"error: " + json.dumps(error).encode() + b"\n\n"]
         ),
         "in the stream, not ended": Script([late.rstrip(b"\n")]),
         "no JSON in the stream": Script(
-            [b"".join(good[:-3]) + b"event: error\ndata: " + repeated().encode() + b"\n\n"]
+            [b"".join(first) + b"event: error\ndata: " + repeated().encode() + b"\n\n"]
         ),
         "in the stream, without a type": Script(
-            [b"".join(good[:-3]) + b"data: " + json.dumps({"error": {"message": repeated()}}).encode() + b"\n\n"]
+            [b"".join(first) + b"data: " + json.dumps({"error": {"message": repeated()}}).encode() + b"\n\n"]
         ),
         "JSON in place of a stream": Script(
             [in_band(upstream, InBand(error, bare=True), stream=False)], headers=json_type
@@ -143,9 +151,9 @@ def ways(upstream: str) -> dict[str, Script]:
             connect=[UpstreamUnreachable("cannot connect to http://up.corp.test: refused")]
         ),
         "a connection that breaks": Script(
-            [*good[:-3], UpstreamBroken("http://up.corp.test: reading the body failed")]
+            [*first, UpstreamBroken("http://up.corp.test: reading the body failed")]
         ),
-        "its address": Script([b"".join(good[:-3]), _reported(upstream)]),
+        "its address": Script([b"".join(first), _reported(upstream)]),
     }  # fmt: skip
 
 
@@ -164,7 +172,7 @@ def gateway(upstream: str, *scripts: Script, **server: Any) -> Application:
 async def request(app: Application, client: str, *, stream: bool = True, **more: Any) -> FakeClient:
     body = {**client_request(client, "", None, stream=stream), "model": "up/m", **more}
     response = FakeClient(json.dumps(body).encode())
-    await app(http_scope(PATHS[client]), response.receive, response.send)
+    await app(http_scope(path_of(client, "up/m", stream=stream)), response.receive, response.send)
     assert response.finished
     return response
 
@@ -197,8 +205,8 @@ async def test_secrets_that_an_upstream_repeats_reach_no_client_and_no_log(way: 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_content_of_a_model_is_not_masked(protocol: str) -> None:
     """It passes unchanged, also if it looks like one, and so do errors without secrets."""
-    good = frames(stream_of(protocol, Text('{"error": {"message": "canary-of-a-header"}} event: error')))
-    sent = b"".join(good[:-3]) + in_band(
+    text = '{"error": {"message": "canary-of-a-header"}} event: error'
+    sent = b"".join(begun(stream_of(protocol, Text(text)), text)) + in_band(
         protocol, InBand(error_of(protocol, "no more room"), bare=True), stream=True
     )
     response = await request(gateway(protocol, Script([sent])), protocol)

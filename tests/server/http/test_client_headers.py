@@ -8,7 +8,7 @@ import pytest
 from agents.requests import CASES, Case
 from gateway.simulated import KEY as UPSTREAM_KEY
 from gateway.simulated import gateway
-from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
+from oracle import CHAT, GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
 from dragoman_server.settings import ClientKey
 from dragoman_server.settings.client_keys import hash_client_key
@@ -22,7 +22,7 @@ CLIENT_KEY = "drk_canary-" + "a" * 32
 KEYS = (ClientKey(name="red", hash=hash_client_key(CLIENT_KEY, SECRET)),)
 
 # The upstreams of `gateway.simulated` that have these protocols.
-UPSTREAMS = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "stateless"}
+UPSTREAMS = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "stateless", GEMINI: "google"}
 # Where the clients send to. Claude Code marks the beta forms.
 PATHS = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages?beta=true", RESPONSES: "/v1/responses"}
 
@@ -31,6 +31,7 @@ FORWARDED = {
     CHAT: (),
     MESSAGES: ("anthropic-beta", "anthropic-version"),
     RESPONSES: ("x-codex-beta-features",),
+    GEMINI: (),
 }
 SEEN = {
     "user-agent": USER_AGENT,
@@ -41,6 +42,7 @@ AUTH = {
     CHAT: {"authorization": f"Bearer {UPSTREAM_KEY}"},
     RESPONSES: {"authorization": f"Bearer {UPSTREAM_KEY}"},
     MESSAGES: {"x-api-key": UPSTREAM_KEY},
+    GEMINI: {"x-goog-api-key": UPSTREAM_KEY},
 }
 NEWEST, OLDER = "2026-10-21", "2023-06-01"
 # The first request of each client: it identifies the client.

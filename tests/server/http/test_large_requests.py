@@ -7,8 +7,9 @@ from typing import Any
 import anyio
 import pytest
 from gateway.fakes import FakeClient, Script
-from gateway.scripted import CHAT, MESSAGES, PATHS, chunk, scripted, stream
+from gateway.scripted import CHAT, MESSAGES, PROTOCOL_NAMES, chunk, scripted, stream
 from gateway.simulated import gateway
+from laws.clients import path_of
 from virtual_time import REAL_BACKENDS
 
 import dragoman
@@ -19,14 +20,17 @@ from dragoman_server.platform.off_loop import INLINE_BYTES
 # A thread knows nothing of virtual time.
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 
-ALL_PATHS = [*PATHS.values(), "/v1/messages/count_tokens"]
+ALL_PATHS = [
+    *(path_of(name, "sim/echo", stream=False) for name in PROTOCOL_NAMES),
+    "/v1/messages/count_tokens",
+]
 TEXT = "x" * INLINE_BYTES
 
 
 def body(**more: Any) -> bytes:
     messages = [{"role": "user", "content": TEXT}]
-    both = {"messages": messages, "input": messages}
-    return json.dumps({"model": "sim/echo", "max_tokens": 9, **both, **more}).encode()
+    each = {"messages": messages, "input": messages, "contents": [{"parts": [{"text": TEXT}]}]}
+    return json.dumps({"model": "sim/echo", "max_tokens": 9, **each, **more}).encode()
 
 
 @pytest.mark.parametrize("path", ALL_PATHS)
@@ -35,7 +39,7 @@ async def test_it_gets_its_response_or_its_error(path: str, monkeypatch: pytest.
 
     def peek(data: bytes, model_in_path: str) -> Any:
         threads.append(threading.current_thread())
-        return dragoman.peek(data)
+        return dragoman.peek(data, model_in_path)
 
     monkeypatch.setattr(endpoint, "peek", peek)
     async with gateway() as up:

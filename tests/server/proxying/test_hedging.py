@@ -12,7 +12,7 @@ import pytest
 from gateway.fakes import FakeClient, Late, Sleep
 from gateway.provider import PoolGateway, RawResponse, check_text, good, pool_of, script_of
 from gateway.provider_errors import broken, invalid, limited, unauthorized
-from oracle import CHAT, MESSAGES, RESPONSES, check_error
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_error
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman import RequestRefused
@@ -67,8 +67,8 @@ def ended_at(response: FakeClient) -> float:
     return response.messages[-1][0]
 
 
-@pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])
-@pytest.mark.parametrize("upstream", [CHAT, MESSAGES, RESPONSES])
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 @pytest.mark.each_choice
 async def test_the_second_account_is_tried_after_the_delay_and_may_win(
     client: str, upstream: str, stream: bool, record: Any

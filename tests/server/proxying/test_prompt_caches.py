@@ -23,7 +23,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from laws.clients import endpoint_of
 from laws.conversations import MODEL, SCRIPTS, Script, Turn, check_prefixes, is_from_client, requests
-from oracle import GEMINI, MESSAGES, RESPONSES, UPSTREAM_NAMES
+from oracle import GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from virtual_time import VIRTUAL_BACKENDS, backend
 
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
@@ -98,7 +98,7 @@ class World(NamedTuple):
 WORLDS = st.builds(
     World,
     st.lists(BEFORE, min_size=1, max_size=12),
-    st.sampled_from(UPSTREAM_NAMES),
+    st.sampled_from(PROTOCOL_NAMES),
     st.sampled_from(["", "header", "prompt_cache_key", "metadata"]),
     st.booleans(),
     st.sampled_from(["exact", "rewrite"]),
@@ -282,8 +282,8 @@ SWITCHES = Script(
 
 
 @pytest.mark.promise("R14")
-@pytest.mark.parametrize("upstream", UPSTREAM_NAMES)
-@pytest.mark.parametrize("client", UPSTREAM_NAMES)
+@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @settings(max_examples=CONVERSATIONS, deadline=None, derandomize=True, database=None)
 @given(SCRIPTS, WORLDS, st.sampled_from(VIRTUAL_BACKENDS))
 @example(SWITCHES, quiet(2), "asyncio")

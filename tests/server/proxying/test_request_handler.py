@@ -4,7 +4,6 @@ Time is virtual; the upstream plays a script and the client is a pair of ASGI ca
 """
 
 import gc
-import json
 import weakref
 from functools import partial
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from gateway.fakes import FakeClient, FakeUpstream, FakeUpstreams, Late, Script, Sleep, carry_out, http_scope
 from gateway.scripted import (
     CHAT,
+    GEMINI,
     HELLO,
     MESSAGES,
     PROTOCOL_NAMES,
@@ -21,15 +21,15 @@ from gateway.scripted import (
     STOP,
     USAGE,
     WHOLE_RESPONSES,
-    request_body,
+    plan_of,
 )
+from laws.clients import endpoint_of
 from virtual_time import VIRTUAL_BACKENDS
 
-from dragoman import PROTOCOLS
 from dragoman_server.accounts.usage import Meter, estimate_input
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.client_request import HttpChannel
-from dragoman_server.proxying.plan import Plan, Planner
+from dragoman_server.proxying.plan import Plan
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.streams.byte_stream import NOW
@@ -54,9 +54,7 @@ def plan_for(
 ) -> Plan:
     up = UpstreamSettings(name="up", protocol=upstream, base_url="http://127.0.0.1:9/v1", hedge_s=hedge_s)
     keys = [AccountSettings(upstream="up", name=name, api_key=Secret(name * 9)) for name in accounts]
-    settings = Settings(upstreams=(up,), accounts=tuple(keys))
-    body = json.dumps(request_body(client, streams=stream)).encode()
-    return Planner(settings, PROTOCOLS[client], {}, "", body, id="0123456789ab", now=1_700_000_000).first()
+    return plan_of(Settings(upstreams=(up,), accounts=tuple(keys)), client, streams=stream)
 
 
 async def run(
@@ -158,7 +156,7 @@ async def test_g2_g6_silence_is_filled_with_heartbeats(client: str, where: str) 
         "in the middle": Script([START + WORD, Sleep(25), END]),
     }
     fake, _, record = await run(scripts[where], client=client)
-    beat = PROTOCOLS[client].endpoints[0].heartbeat
+    beat = endpoint_of(client).heartbeat
     beats = [when for when, message in fake.messages if message.get("body", b"").endswith(beat)]
     assert [when for when in beats if when < 25] == [pytest.approx(10), pytest.approx(20)]
     assert fake.finished
@@ -171,7 +169,7 @@ async def test_sent_bytes_postpone_the_next_heartbeat(client: str) -> None:
     """The interval counts from the last bytes, and no response that flows has heartbeats in it."""
     flowing = Script([START, Sleep(4), WORD, Sleep(8), WORD, Sleep(25), END])
     fake, _, _ = await run(flowing, client=client)
-    beat = PROTOCOLS[client].endpoints[0].heartbeat
+    beat = endpoint_of(client).heartbeat
     beats = [when for when, message in fake.messages if message.get("body", b"").endswith(beat)]
     assert beats == [pytest.approx(4 + 8 + 10), pytest.approx(4 + 8 + 20)]
 
@@ -218,8 +216,14 @@ FAILURE_TAILS = {
     CHAT: b'data: {"error":',
     MESSAGES: b"event: error\n",
     RESPONSES: b"event: response.failed\n",
+    GEMINI: b'data: {"error":',
 }
-SUCCESS = {CHAT: b"[DONE]", MESSAGES: b"message_stop", RESPONSES: b"response.completed"}
+SUCCESS = {
+    CHAT: b"[DONE]",
+    MESSAGES: b"message_stop",
+    RESPONSES: b"response.completed",
+    GEMINI: b'"finishReason"',
+}
 
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from gateway.scripted import (
     CHAT,
+    GEMINI,
     MESSAGES,
     PATHS,
     RESPONSES,
+    candidate,
     chat_response,
     chunk,
     events_in,
@@ -46,6 +48,10 @@ ASKING: dict[str, dict[str, Any]] = {
         "input": "Where?",
         "text": {"format": {"type": "json_schema", "name": "city", "schema": SCHEMA}},
     },
+    GEMINI: {
+        "contents": [{"parts": [{"text": "Where?"}]}],
+        "generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA},
+    },
 }
 DEMANDING: dict[str, dict[str, Any]] = {
     CHAT: {
@@ -64,6 +70,11 @@ DEMANDING: dict[str, dict[str, Any]] = {
         "tools": [{"type": "function", "name": "look", "parameters": TOOL, "strict": False}],
         "tool_choice": {"type": "function", "name": "look"},
     },
+    GEMINI: {
+        "contents": [{"parts": [{"text": "Look."}]}],
+        "tools": [{"functionDeclarations": [{"name": "look", "parametersJsonSchema": TOOL}]}],
+        "toolConfig": {"functionCallingConfig": {"mode": "ANY"}},
+    },
 }
 
 
@@ -72,6 +83,8 @@ def response_of(protocol: str, text: str) -> Any:
         return whole(chat_response({"content": text}))
     if protocol == MESSAGES:
         return whole(messages_response([{"type": "text", "text": text}]))
+    if protocol == GEMINI:
+        return whole(candidate({"text": text}, finish="STOP"))
     part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     item = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [part]}
     return whole(responses_response([item]))

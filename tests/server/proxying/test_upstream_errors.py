@@ -4,20 +4,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import anthropic as sdk_anthropic
 import httpx2
 import openai as sdk_openai
 import pytest
-from failures.responses import Text, frames
+from failures.responses import Text, begun
 from failures.responses import stream as stream_of
 from failures.translate import each
 from gateway.provider import InBand, Plays, RawResponse, good, in_band, key_of, pool_of
-from gateway.provider_errors import anthropic, broken, openai, refusal, unauthorized
+from gateway.provider_errors import anthropic, broken, google, openai, refusal, server_error, unauthorized
 from msgspec.structs import replace as replace_struct
-from oracle import CHAT, MESSAGES, RESPONSES, check_error
+from oracle import CHAT, GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_error
 from translation import client_request
 
 from dragoman import ErrorKind, WireError
@@ -184,13 +183,18 @@ def test_a_body_with_the_type_of_a_stream_is_read_whatever_its_beginning() -> No
     assert invalid_response_error(upstream(), [("content-type", "text/event-stream")], b"other: x") is None
 
 
-# Response of an upstream with one account -> status for clients of Messages, and for OpenAI's; the text for both, and
+# Response of an upstream with one account -> status for clients of Messages, and for all others; the text for all, and
 # what the log has beyond it.
 RIGHT = "is base_url of [[upstreams]] up right?"
 KEY = 'upstream "up" refused the key of account "a"{}: check api_key of [[accounts]] a'
 MONEY = 'the balance or quota of account "a" of upstream "up" is used up{}: {}'
 REPORTED: dict[str, tuple[Any, tuple[int, int], str, str]] = {
-    "a refused key": (unauthorized, (401, 401), KEY.format(" (401)"), ": "),
+    "a refused key": (
+        lambda protocol: refusal(protocol, 401, "who are you?", "authentication_error"),
+        (401, 401),
+        KEY.format(" (401)"),
+        ": who are you?",
+    ),
     "a refused key, as a 400": (
         lambda protocol: refusal(protocol, 400, "API key not valid.", "invalid_request_error"),
         (401, 401),
@@ -205,9 +209,12 @@ REPORTED: dict[str, tuple[Any, tuple[int, int], str, str]] = {
     ),
     "no credit, in the body": (
         lambda protocol: InBand(
-            anthropic("invalid_request_error", CREDIT)
-            if protocol == MESSAGES
-            else openai(CREDIT, "invalid_request_error", "invalid_prompt" if protocol == RESPONSES else None),
+            {
+                CHAT: openai(CREDIT, "invalid_request_error"),
+                MESSAGES: anthropic("invalid_request_error", CREDIT),
+                RESPONSES: openai(CREDIT, "invalid_request_error", "invalid_prompt"),
+                GEMINI: google(CREDIT, 400),
+            }[protocol],
             bare=True,
         ),
         (402, 429),
@@ -278,7 +285,12 @@ REPORTED: dict[str, tuple[Any, tuple[int, int], str, str]] = {
         "cannot connect to http://up.test: refused",
     ),
 }  # fmt: skip
-PATH_OF = {CHAT: "/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/responses"}
+PATH_OF = {
+    CHAT: "/chat/completions",
+    MESSAGES: "/v1/messages",
+    RESPONSES: "/responses",
+    GEMINI: "/v1beta/models/m:streamGenerateContent?alt=sse",
+}
 
 
 @each("client")
@@ -298,7 +310,7 @@ async def test_the_error_that_a_client_gets(client: str, upstream: str, case: st
     assert record()["failures"][0]["cause"] == cause
     code = response.error.get("code")
     assert code != "model_not_found"
-    assert (code == "insufficient_quota") is ("credit" in case and client != MESSAGES)
+    assert (code == "insufficient_quota") is ("credit" in case and client in (CHAT, RESPONSES))
 
 
 @pytest.mark.promise("S18")
@@ -306,7 +318,7 @@ async def test_the_error_that_a_client_gets(client: str, upstream: str, case: st
 @each("upstream")
 async def test_an_invalid_status_is_returned_as_502(client: str, upstream: str, record: Any) -> None:
     """Clients react to one in any way: "unknown" status lines, endless retries, a crash."""
-    play = replace(broken(upstream), status=999)
+    play = refusal(upstream, 999, "no")
     response = await pool_of(upstream, {"a": play}).call(client)
     assert response.status == 502
     assert check_error(client, 502, response.body) == []
@@ -394,6 +406,8 @@ class Counted(httpx2.ASGITransport):
         return await super().handle_async_request(request)
 
 
+# Those of Gemini send nothing again by default.
+SDKS = (CHAT, MESSAGES, RESPONSES)
 # How often the vendors' SDKs, which try an error twice more by default, send a request.
 SENT: dict[str, tuple[dict[str, Any], int]] = {
     "a refused key": ({"a": unauthorized}, 1),
@@ -405,7 +419,7 @@ SENT: dict[str, tuple[dict[str, Any], int]] = {
 }
 
 
-@each("client")
+@each("client", SDKS)
 @each("upstream")
 @pytest.mark.parametrize("case", SENT)
 @pytest.mark.each_choice
@@ -471,7 +485,7 @@ async def test_a_disabled_key_when_others_could_not_be_tried(client: str) -> Non
 # -- the log
 
 
-@pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize(
     ("status", "refused_with", "model", "advised"),
     [
@@ -499,14 +513,10 @@ async def test_an_unknown_model_of_an_agent_is_an_error_with_the_line_to_add(
 async def test_no_secret_is_in_the_log(upstream: str, stream: bool, record: Any) -> None:
     """Servers repeat what they refuse, in error responses and inside responses, before content and after."""
     refused_with = "no: canary-of-a, team-secret"
-    error = (
-        anthropic("api_error", refused_with)
-        if upstream == MESSAGES
-        else openai(refused_with, "server_error", "server_error")
-    )
+    error = server_error(upstream, refused_with)
     ending = InBand(error, bare=True)
     late = RawResponse(
-        [*frames(stream_of(upstream, Text("Hello")))[:-3], in_band(upstream, ending, stream=True)]
+        [*begun(stream_of(upstream, Text("Hello")), "Hello"), in_band(upstream, ending, stream=True)]
     )
     plays: list[Plays] = [refusal(upstream, 500, refused_with), InBand(error), ending, late]
     pool = pool_of(upstream, {"a": plays}, upstream={"headers": {"x-team": Secret("team-secret")}})

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 import anyio
 import pytest
 from oracle import check_models
-from simulator_requests import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, Body, encoded, request_body
+from simulator_requests import CHAT, MESSAGES, PROTOCOL_NAMES, Body, encoded, request_body, requested_path
 
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.simulator import SimulatedResponse, SimulatedUpstream
@@ -33,7 +33,9 @@ def opened(
     upstream: SimulatedUpstream, body: Body, protocol: str = CHAT, read_s: float | None = None
 ) -> AbstractAsyncContextManager[SimulatedResponse]:
     timeouts = UpstreamTimeouts(read_s=read_s)
-    return upstream.open(UpstreamCall("POST", BASE + PATHS[protocol], [], encoded(body)), timeouts=timeouts)
+    return upstream.open(
+        UpstreamCall("POST", BASE + requested_path(protocol, body), [], encoded(body)), timeouts=timeouts
+    )
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)

@@ -23,8 +23,10 @@ from oracle import (
 )
 from simulator_requests import (
     CHAT,
+    GEMINI,
     IMAGE,
     MESSAGES,
+    MESSAGES_MEMBER,
     PROTOCOL_NAMES,
     RESPONSES,
     Body,
@@ -32,12 +34,14 @@ from simulator_requests import (
     follow,
     function,
     request_body,
+    response_to,
+    said,
 )
 
 from dragoman_server.simulator import MODELS, SimulatedReply, reply_to
 
 protocols = pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-SHORT = {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES}
+SHORT = {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES, "gemini": GEMINI}
 ROWS = Path(__file__).with_name("models.txt")
 
 
@@ -47,7 +51,7 @@ def bytes_of(reply: SimulatedReply) -> bytes:
 
 def response(protocol: str, body: Body) -> Body:
     """Return a valid whole response of status 200."""
-    reply = reply_to(protocol, encoded(body))
+    reply = response_to(protocol, body)
     data = bytes_of(reply)
     assert reply.status == 200, data
     assert check_whole(protocol, data) == []
@@ -72,17 +76,18 @@ def plain(block: Block) -> tuple[object, ...]:
 
 def refused(protocol: str, body: Body) -> tuple[int, str]:
     """Return status and message of an error in the protocol's own form."""
-    reply = reply_to(protocol, encoded(body))
+    reply = response_to(protocol, body)
     data = bytes_of(reply)
-    # Messages has neither 503 nor a type for it; a proxy in between would send the nearest type.
-    assert check_error(protocol, 529 if reply.status == 503 else reply.status, data) == []
+    # Messages has neither 503 nor a type for it, Gemini no 529; a proxy in between would send the nearest type.
+    nearest = {(MESSAGES, 503): 529, (GEMINI, 529): 503}.get((protocol, reply.status), reply.status)
+    assert check_error(protocol, nearest, data) == []
     return reply.status, read_error(protocol, reply.status, data).message
 
 
 def shown(protocol: str, body: Body) -> list[str]:
     """Return what a stream and a whole response have in common: blocks, usage and the end; or an error of both."""
-    stream = reply_to(protocol, encoded(body | {"stream": True} | STREAM_OPTIONS.get(protocol, {})))
-    reply = reply_to(protocol, encoded(body))
+    stream = response_to(protocol, body | {"stream": True} | STREAM_OPTIONS.get(protocol, {}))
+    reply = response_to(protocol, body)
     if reply.status != 200:
         status, message = refused(protocol, body)
         headers = dict(reply.headers)
@@ -99,7 +104,7 @@ def shown(protocol: str, body: Body) -> list[str]:
     assert (streamed.stop, streamed.usages) == (whole.stop, whole.usages)
     lines = sorted({str(problem).partition(": ")[2] for problem in problems})
     assert len({call.id for call in whole.calls}) == len(whole.calls)
-    assert json.loads(data)["model"] == body["model"]
+    assert json.loads(data)["modelVersion" if protocol == GEMINI else "model"] == body["model"]
     for block in streamed.blocks:
         text = (
             block.text if len(block.text) < 400 else f"{block.text[:20]}... {len(block.text.split())} words"
@@ -123,14 +128,14 @@ def conversation(protocol: str, lines: list[str]) -> list[str]:
         key, _, value = option.partition("=")
         arguments[key] = int(value) if value.isdigit() else tuple(value.split(",")) if value else True
     body = request_body(protocol, name, json.loads(texts[0]) if texts else "Tell me something", **arguments)
-    key = "input" if protocol == RESPONSES else "messages"
+    key = MESSAGES_MEMBER[protocol]
     out: list[str] = []
     for line in lines[1:]:
         word, _, rest = line.partition(" ")
         if SHORT.get(word, "") == protocol:
             body |= json.loads(rest)
         elif word == "say":
-            body = body | {key: [*body[key], *json.loads(rest)]}
+            body = body | {key: [*body[key], *said(protocol, json.loads(rest))]}
         elif word == "note":  # beside the results
             body[key][-1]["content"].append({"type": "text", "text": json.loads(rest)})
         elif word == "results":
@@ -160,12 +165,13 @@ def test_every_model_has_a_row_or_breaks_off() -> None:
 
 @protocols
 def test_the_same_request_gets_the_same_bytes_and_another_one_other_ids(protocol: str) -> None:
-    body = encoded(request_body(protocol, "echo", stream=True))
-    assert bytes_of(reply_to(protocol, body)) == bytes_of(reply_to(protocol, body))
-    one, other = (response(protocol, request_body(protocol, "echo", text))["id"] for text in ("a", "b"))
+    body = request_body(protocol, "echo", stream=True)
+    assert bytes_of(response_to(protocol, body)) == bytes_of(response_to(protocol, body))
+    name = "responseId" if protocol == GEMINI else "id"
+    one, other = (response(protocol, request_body(protocol, "echo", text))[name] for text in ("a", "b"))
     assert one != other
     assert one.removeprefix("chatcmpl-").encode() in bytes_of(
-        reply_to(protocol, encoded(request_body(protocol, "echo", "a", stream=True)))
+        response_to(protocol, request_body(protocol, "echo", "a", stream=True))
     )
 
 
@@ -173,8 +179,8 @@ def test_the_same_request_gets_the_same_bytes_and_another_one_other_ids(protocol
 def test_text_streams_word_by_word(protocol: str) -> None:
     chunks = [
         chunk.data
-        for chunk in reply_to(
-            protocol, encoded(request_body(protocol, "echo", "alpha beta gamma", stream=True))
+        for chunk in response_to(
+            protocol, request_body(protocol, "echo", "alpha beta gamma", stream=True)
         ).chunks
     ]
     assert [
@@ -225,10 +231,16 @@ def _spoil_item(item: Body) -> None:
     item["encrypted_content"] = item["encrypted_content"][:-4]
 
 
+def _spoil_part(part: Body) -> None:
+    part["thoughtSignature"] = "A" + part["thoughtSignature"][1:]
+
+
 def holders(protocol: str, first: Body) -> list[Body]:
     """Return the objects that have a response's reasoning."""
     if protocol == CHAT:
         return [first["choices"][0]["message"]]
+    if protocol == GEMINI:
+        return [part for part in first["candidates"][0]["content"]["parts"] if "thoughtSignature" in part]
     kind = "thinking" if protocol == MESSAGES else "reasoning"
     return [
         entry for entry in first["content" if protocol == MESSAGES else "output"] if entry["type"] == kind
@@ -239,10 +251,16 @@ SPOILERS: dict[str, Callable[[Body], None]] = {
     CHAT: _spoil_chat,
     MESSAGES: _spoil_thinking,
     RESPONSES: _spoil_item,
+    GEMINI: _spoil_part,
 }
 
 
-PROOFS = {CHAT: "reasoning_content", MESSAGES: "signature", RESPONSES: "encrypted_content"}
+PROOFS = {
+    CHAT: "reasoning_content",
+    MESSAGES: "signature",
+    RESPONSES: "encrypted_content",
+    GEMINI: "thoughtSignature",
+}
 
 
 @protocols
@@ -263,6 +281,8 @@ def test_missing_reasoning_is_an_error_until_the_next_question(protocol: str) ->
     if protocol == CHAT:
         for key in ("reasoning_content", "reasoning_details"):
             first["choices"][0]["message"].pop(key, None)
+    elif protocol == GEMINI:
+        del holders(protocol, first)[0]["thoughtSignature"]
     else:
         entries = first["content" if protocol == MESSAGES else "output"]
         entries.remove(holders(protocol, first)[0])
@@ -270,8 +290,8 @@ def test_missing_reasoning_is_an_error_until_the_next_question(protocol: str) ->
     status, message = refused(protocol, again)
     assert status == 400
     assert "was not sent back" in message
-    key = "input" if protocol == RESPONSES else "messages"
-    again[key] = [*again[key], {"role": "assistant", "content": "42"}, {"role": "user", "content": "Next"}]
+    next_turn = [{"role": "assistant", "content": "42"}, {"role": "user", "content": "Next"}]
+    again[MESSAGES_MEMBER[protocol]] += said(protocol, next_turn)
     assert meaning(protocol, again).calls
 
 
@@ -344,22 +364,22 @@ def test_an_image_without_bytes_is_reported(source: Body, expected: str) -> None
 
 @protocols
 def test_a_prompt_can_be_too_long(protocol: str) -> None:
-    reply = reply_to(protocol, encoded(request_body(protocol, "error-context")))
+    reply = response_to(protocol, request_body(protocol, "error-context"))
     assert read_error(protocol, reply.status, bytes_of(reply)).too_long
 
 
 @protocols
 def test_a_cut_stream_ends_inside_a_frame(protocol: str) -> None:
-    chunks = list(reply_to(protocol, encoded(request_body(protocol, "cut", stream=True))).chunks)
+    chunks = list(response_to(protocol, request_body(protocol, "cut", stream=True)).chunks)
     assert chunks[-1].breaks
     assert not any(chunk.breaks for chunk in chunks[:-1])
-    assert chunks[-2].data.endswith(b"\n\n")
+    assert chunks[-2].data.endswith((b"\n\n", b"\r\n\r\n"))
     assert not chunks[-1].data.endswith(b"\n")
 
 
 @protocols
 def test_a_stream_can_end_without_its_end(protocol: str) -> None:
-    chunks = list(reply_to(protocol, encoded(request_body(protocol, "cut-end", stream=True))).chunks)
+    chunks = list(response_to(protocol, request_body(protocol, "cut-end", stream=True)).chunks)
     assert not any(chunk.breaks for chunk in chunks)
     found = meaning_of_client_stream(protocol, b"".join(chunk.data for chunk in chunks))
     assert found.text(Kind.TEXT)
@@ -369,7 +389,7 @@ def test_a_stream_can_end_without_its_end(protocol: str) -> None:
 @protocols
 @pytest.mark.parametrize("model", ["cut", "cut-end"])
 def test_a_whole_response_is_cut_inside_its_body(protocol: str, model: str) -> None:
-    reply = reply_to(protocol, encoded(request_body(protocol, model)))
+    reply = response_to(protocol, request_body(protocol, model))
     (chunk,) = reply.chunks
     assert chunk.breaks is (model == "cut")
     with pytest.raises(json.JSONDecodeError):

@@ -7,8 +7,9 @@ import itertools
 import json
 
 import pytest
+from laws.clients import endpoint_of
 from oracle import Kind, check_stream, check_whole, meaning_of_whole
-from simulator_requests import CHAT, MESSAGES, PROTOCOL_NAMES, Body, encoded, follow, request_body
+from simulator_requests import CHAT, GEMINI, MESSAGES, PROTOCOL_NAMES, Body, encoded, follow, request_body
 
 from dragoman import PROTOCOLS, RequestTranslator, ResponseTranslator
 from dragoman_server.simulator import reply_to
@@ -20,10 +21,14 @@ pairs = pytest.mark.parametrize(("client", "upstream"), PAIRS, ids=[" to ".join(
 
 def context(client: str, upstream: str, body: Body) -> bytes:
     """Return what a client gets for a request to which the simulator responds in the upstream's protocol."""
-    translated = RequestTranslator(client=PROTOCOLS[client], upstream=PROTOCOLS[upstream]).translate(
-        encoded(body)
+    translator = RequestTranslator(
+        client=PROTOCOLS[client],
+        upstream=PROTOCOLS[upstream],
+        endpoint=endpoint_of(client, stream=body["stream"]),
     )
-    reply = reply_to(upstream, translated.body)
+    translated = translator.translate(encoded(body))
+    at = endpoint_of(upstream, stream=body["stream"])
+    reply = reply_to(upstream, translated.body, endpoint=at, named=body["model"])
     data = b"".join(chunk.data for chunk in reply.chunks)
     assert reply.status == 200, data
     response = ResponseTranslator(
@@ -54,7 +59,7 @@ def test_a_tool_loop_comes_to_its_end(client: str, upstream: str, model: str) ->
     assert text == "\n".join(f"{call.name} returned: found" for call in calls)
     if model == "custom":
         text = calls[0].text
-        assert (json.loads(text)["input"] if client == MESSAGES else text) == CUSTOM_INPUT
+        assert (json.loads(text)["input"] if client in (MESSAGES, GEMINI) else text) == CUSTOM_INPUT
 
 
 @pytest.mark.parametrize(
