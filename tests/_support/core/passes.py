@@ -1,15 +1,18 @@
-"""The context of one pass: from the toy protocol to a protocol of another name, unless a test says else."""
+"""The context of one pass, from the toy protocol to a protocol of another name unless a test says else; one stage."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 from core.toy_protocol import toy
 
+from dragoman._ir.events import Event
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Request
 from dragoman._transforms.content import fit_cache_marks, fit_media
 from dragoman._transforms.message_members import fit_message_members
 from dragoman._transforms.pass_context import PassContext
+from dragoman._transforms.pipeline import Stage
 from dragoman._transforms.unsupported import fit_tool_settings
 from dragoman._wire.json import JSONObject
 from dragoman.codec import Capabilities, ToolLimits, UpstreamSpec
@@ -32,6 +35,11 @@ def pass_context(
         fields["upstream"] = msgspec.structs.replace(fields["upstream"], tool_limits=limits)
     ledger = Ledger() if ledger is None else ledger
     return PassContext(capabilities=capabilities, ledger=ledger, received=request, **fields)
+
+
+def through(stage: Stage, events: Iterable[Event]) -> list[Event]:
+    """Return what becomes of events: the stage gets those of its kinds, as in a pipeline."""
+    return [out for each in events for out in (stage.send(each) if type(each) in stage.kinds else (each,))]
 
 
 def fit_and_write(

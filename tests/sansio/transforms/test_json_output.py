@@ -2,6 +2,7 @@
 
 import pytest
 from core.events import STARTED, start_of
+from core.passes import through
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +22,7 @@ from dragoman._transforms.json_output import CodeFenceStage, JsonToolStage
 
 
 def staged(stage: JsonToolStage | CodeFenceStage, events: list[Event]) -> list[Event]:
-    return [each for event in events for each in stage.send(event)]
+    return through(stage, events)
 
 
 def text(block: int, *texts: str) -> list[Event]:

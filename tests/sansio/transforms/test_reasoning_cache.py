@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from core.events import SIGNATURE, STARTED, start_of
-from core.passes import pass_context
+from core.passes import pass_context, through
 from core.toy_protocol import toy
 
 from dragoman._ir.events import (
@@ -79,8 +79,7 @@ def test_a_turn_that_is_not_cached_is_unchanged() -> None:
 
 def cached(*events: Event) -> object:
     reasoning_cache = ReasoningCacheStage()
-    for event in events:
-        assert reasoning_cache.send(event) == (event,)
+    assert through(reasoning_cache, events) == [*events]
     return reasoning_cache.cached_reasoning()
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from core.events import STARTED, start_of
-from core.passes import pass_context
+from core.passes import pass_context, through
 from core.toy_protocol import toy
 
 from dragoman._ir.events import (
@@ -92,7 +92,7 @@ def staged(
 ) -> tuple[list[Event], list[tuple[LossCode, str]]]:
     ledger = Ledger()
     stage = SignatureStage(toy("client", **habits), model, ledger)
-    out = [each for event in events for each in stage.send(event)]
+    out = through(stage, events)
     return out, [(loss.code, loss.path) for loss in ledger]
 
 

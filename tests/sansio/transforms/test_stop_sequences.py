@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from core.events import STARTED, start_of
+from core.passes import through
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +20,7 @@ END = Stopped(StopReason.END)
 def staged(stops: list[str], events: list[Event], *, single_choice: bool = True) -> list[Event]:
     stage = StopSequenceStage(stops, single_choice=single_choice)
     checker = EventOrderChecker()
-    out = [each for event in events for each in stage.send(event)]
+    out = through(stage, events)
     for event in out:
         checker.check(event)
     assert checker.state in (ResponseState.ENDED, ResponseState.FAILED)

@@ -3,7 +3,7 @@
 import pytest
 from core.chop import PROPERTY, all_ways
 from core.events import STARTED, responses
-from core.passes import pass_context
+from core.passes import pass_context, through
 from hypothesis import given
 
 from dragoman._ir.assembly import Fold
@@ -39,7 +39,7 @@ def staged(
 ) -> tuple[list[Event], Ledger]:
     ledger = Ledger()
     stage = ToolCallStage(undo, rule, "0123456789", ledger)
-    return [each for event in events for each in stage.send(event)], ledger
+    return through(stage, events), ledger
 
 
 @PROPERTY
@@ -141,7 +141,7 @@ def test_input_is_checked_by_its_grammar(
 
     ledger = Ledger()
     stage = ToolCallStage(CHECKED, EVERYTHING, "0123456789", ledger, check)
-    out = [each for event in call("c", "count", *fragments, complete=complete) for each in stage.send(event)]
+    out = through(stage, call("c", "count", *fragments, complete=complete))
     assert "".join(each.text for each in out if isinstance(each, ArgumentsDelta))
     assert requested == checked
     losses = {(loss.code, loss.path) for loss in ledger}
@@ -160,7 +160,7 @@ def unchecked(grammar: Grammar, text: str) -> str | None:
 def test_a_schema_that_cannot_be_checked_is_recorded(check: CheckInput | None, reason: str) -> None:
     ledger = Ledger()
     stage = ToolCallStage(CHECKED, EVERYTHING, "0123456789", ledger, check)
-    out = [each for event in call("c", "count", '{"input":"x"}') for each in stage.send(event)]
+    out = through(stage, call("c", "count", '{"input":"x"}'))
     assert len(out) == 3
     [loss] = ledger
     assert (loss.code, loss.path) == (LossCode.UNCHECKED, "/tool_calls/c/input")
