@@ -2,7 +2,7 @@
 
 It shares no reader and no writer with the product: types come from the official SDKs, order from `dragoman.lint`,
 meaning, with its own readers. Every function returns problems as strings `where: what`; an empty list is
-a pass. Protocols go by name: "openai_chat", "anthropic_messages", "openai_responses",
+a pass. Protocols go by name: "openai_chat", "anthropic_messages", "openai_responses", "gemini",
 and for clients "simple_chat/chat/stream" and "simple_chat/chat/sse" as well.
 """
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from gateway.fakes import FakeClient, Script, Sleep
 from gateway.simulated import KEY, gateway
-from oracle import MESSAGES, RESPONSES, check_error
+from oracle import GEMINI, MESSAGES, RESPONSES, check_error
 
 from dragoman_server.http.count_tokens import COUNT_TIMEOUT_S
 from dragoman_server.upstream.errors import (
@@ -18,18 +18,35 @@ from dragoman_server.upstream.errors import (
 
 pytestmark = pytest.mark.anyio
 
-PATHS = {MESSAGES: "/v1/messages/count_tokens", RESPONSES: "/v1/responses/input_tokens"}
-PROTOCOL_NAMES = list(PATHS)
+# Chat Completions has no such endpoint.
+PATHS = {
+    MESSAGES: "/v1/messages/count_tokens",
+    RESPONSES: "/v1/responses/input_tokens",
+    GEMINI: "/v1beta/{model}:countTokens",
+}
 # The upstream that counts itself.
-VENDORS = {MESSAGES: "anthropic", RESPONSES: "openai"}
+VENDORS = {MESSAGES: "anthropic", RESPONSES: "openai", GEMINI: "google"}
 # The end of its URL.
-ENDS = {MESSAGES: "/v1/messages/count_tokens", RESPONSES: "/v1/responses/input_tokens"}
+ENDS = {
+    MESSAGES: "/v1/messages/count_tokens",
+    RESPONSES: "/v1/responses/input_tokens",
+    GEMINI: "/m:countTokens",
+}
+# The member with the count, and the constant one.
+MEMBERS = {MESSAGES: "input_tokens", RESPONSES: "input_tokens", GEMINI: "totalTokens"}
+CONSTANTS = {MESSAGES: {}, RESPONSES: {"object": "response.input_tokens"}, GEMINI: {}}
 
 
-each_protocol = pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+each_protocol = pytest.mark.parametrize("protocol", PATHS)
+
+
+def path_to(protocol: str, model: str) -> str:
+    return PATHS[protocol].replace("{model}", model)
 
 
 def asking(protocol: str, model: str, text: str = "Hello", **more: Any) -> dict[str, Any]:
+    if protocol == GEMINI:
+        return {"contents": [{"role": "user", "parts": [{"text": text}]}], **more}
     if protocol == MESSAGES:
         return {"model": model, "messages": [{"role": "user", "content": text}], **more}
     return {"model": model, "input": text, **more}
@@ -37,8 +54,7 @@ def asking(protocol: str, model: str, text: str = "Hello", **more: Any) -> dict[
 
 def count_response(protocol: str, tokens: int) -> bytes:
     extra = {"context_management": {"original_input_tokens": 9}} if protocol == MESSAGES else {}
-    constant = {} if protocol == MESSAGES else {"object": "response.input_tokens"}
-    return json.dumps({**constant, "input_tokens": tokens, **extra}, indent=1).encode()
+    return json.dumps({**CONSTANTS[protocol], MEMBERS[protocol]: tokens, **extra}, indent=1).encode()
 
 
 def check_estimate(protocol: str, client: FakeClient) -> int:
@@ -48,8 +64,8 @@ def check_estimate(protocol: str, client: FakeClient) -> int:
     request_id = client.headers["dragoman-request-id"]
     assert client.headers["request-id"] == client.headers["x-request-id"] == request_id
     response = json.loads(client.body)
-    tokens = response.pop("input_tokens")
-    assert response == ({} if protocol == MESSAGES else {"object": "response.input_tokens"})
+    tokens = response.pop(MEMBERS[protocol])
+    assert response == CONSTANTS[protocol]
     assert isinstance(tokens, int)
     return tokens
 
@@ -67,15 +83,16 @@ def check_refusal(protocol: str, client: FakeClient, status: int, message: str) 
 @pytest.mark.parametrize("upstream", ["chat", "messages", "stateless"])
 async def test_i10_a_count_is_served_for_every_upstream(protocol: str, upstream: str, record: Any) -> None:
     async with gateway() as up:
-        for path in (PATHS[protocol], PATHS[protocol] + "?beta=true"):
-            client = await up.call(path, asking(protocol, f"{upstream}/echo"))
+        path = path_to(protocol, f"{upstream}/echo")
+        for query in ("?beta=true", ""):
+            client = await up.call(path + query, asking(protocol, f"{upstream}/echo"))
             assert 3 < check_estimate(protocol, client) < 20
         assert not up.upstreams.sent
     assert record() | {"id": "", "duration_s": 0} == {
         "id": "",
         "protocol": protocol,
         "method": "POST",
-        "path": PATHS[protocol],
+        "path": path,
         "client_address": "127.0.0.1",
         "model": f"{upstream}/echo",
         "upstream": upstream,
@@ -111,18 +128,25 @@ async def test_the_upstream_counts_where_it_can(protocol: str, record: Any) -> N
     response = count_response(protocol, 728)
     script = Script([response[:5], response[5:]], headers=[("request-id", "req_theirs")])
     async with gateway({ENDS[protocol]: script}) as up:
-        body = asking(protocol, f"{VENDORS[protocol]}/some-model", unknown_field=[1.50])
-        client = await up.call(PATHS[protocol], body, headers={"anthropic-beta": "b-1", "cookie": "private"})
+        model = f"{VENDORS[protocol]}/m"
+        body = asking(protocol, model, unknown_field=[1.50])
+        headers = {"anthropic-beta": "b-1", "cookie": "private"}
+        client = await up.call(path_to(protocol, model), body, headers=headers)
         assert client.status == 200
         assert client.body == response
         assert "dragoman-estimate" not in client.headers
         assert client.headers["request-id"] == "req_theirs"
-        assert up.last.url == "http://up.test" + ENDS[protocol]
-        assert up.last.body == {**body, "model": "some-model"}
+        assert (
+            up.last.url
+            == "http://up.test" + ("/v1beta/models" if protocol == GEMINI else "") + ENDS[protocol]
+        )
+        assert up.last.body == (body if protocol == GEMINI else {**body, "model": "m"})
         if protocol == MESSAGES:
             assert up.last.headers["x-api-key"] == KEY
             assert up.last.headers["anthropic-version"] == "2023-06-01"
             assert up.last.headers["anthropic-beta"] == "b-1"
+        elif protocol == GEMINI:
+            assert up.last.headers["x-goog-api-key"] == KEY
         else:
             assert up.last.headers["authorization"] == f"Bearer {KEY}"
         assert "cookie" not in up.last.headers
@@ -132,11 +156,10 @@ async def test_the_upstream_counts_where_it_can(protocol: str, record: Any) -> N
     assert "estimated" not in line
 
 
-OTHER = {MESSAGES: RESPONSES, RESPONSES: MESSAGES}
-
-# The request for the other protocol's count: its fields for responses but those that have no bearing on the count.
-TRANSLATED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    MESSAGES: (
+# Client and upstream -> members of the client's request, and the request for the other protocol's count: its fields for
+# responses but those that have no bearing on the count.
+TRANSLATED: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]] = {
+    (MESSAGES, RESPONSES): (
         {"system": "Be brief", "temperature": 0.5, "metadata": {"user_id": "u"}, "max_tokens": 5},
         {
             "model": "m",
@@ -146,25 +169,40 @@ TRANSLATED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "instructions": "Be brief",
         },
     ),
-    RESPONSES: (
+    (RESPONSES, MESSAGES): (
         {"instructions": "Be brief", "temperature": 0.5, "user": "u", "max_output_tokens": 5, "store": False},
         {"model": "m", "messages": [{"role": "user", "content": "Hello"}], "system": "Be brief"},
+    ),
+    (GEMINI, MESSAGES): (
+        {},
+        {"model": "m", "messages": [{"role": "user", "content": "Hello"}]},
+    ),
+    (RESPONSES, GEMINI): (
+        {"instructions": "Be brief", "user": "u", "max_output_tokens": 5, "store": False},
+        {
+            "generateContentRequest": {
+                "model": "models/m",
+                "contents": [{"role": "user", "parts": [{"text": "Hello"}]}],
+                "systemInstruction": {"parts": [{"text": "Be brief"}]},
+                "generationConfig": {"maxOutputTokens": 5},
+            }
+        },
     ),
 }
 
 
-@each_protocol
-async def test_an_upstream_of_another_protocol_counts_as_well(protocol: str, record: Any) -> None:
-    other = OTHER[protocol]
-    more, sent = TRANSLATED[protocol]
-    async with gateway({ENDS[other]: Script([count_response(other, 728)])}) as up:
-        client = await up.call(PATHS[protocol], asking(protocol, f"{VENDORS[other]}/m", **more))
-        assert (client.status, json.loads(client.body)) == (
-            200,
-            {"input_tokens": 728} | ({"object": "response.input_tokens"} if protocol == RESPONSES else {}),
-        )
-        assert "dragoman-estimate" not in client.headers
-        assert up.last.url == "http://up.test" + ENDS[other]
+@pytest.mark.parametrize(("client", "upstream"), TRANSLATED)
+async def test_an_upstream_of_another_protocol_counts_as_well(
+    client: str, upstream: str, record: Any
+) -> None:
+    more, sent = TRANSLATED[client, upstream]
+    async with gateway({ENDS[upstream]: Script([count_response(upstream, 728)])}) as up:
+        model = f"{VENDORS[upstream]}/m"
+        response = await up.call(path_to(client, model), asking(client, model, **more))
+        counted = {**CONSTANTS[client], MEMBERS[client]: 728}
+        assert (response.status, json.loads(response.body)) == (200, counted)
+        assert "dragoman-estimate" not in response.headers
+        assert up.last.url.endswith(ENDS[upstream])
         assert up.last.body == sent
     assert (record()["input_tokens"], record()["outcome"]) == (728, "completed")
     assert "estimated" not in record()
@@ -214,7 +252,8 @@ async def test_i12_when_the_upstream_cannot_count_now_there_is_an_estimate(
 ) -> None:
     """A count must not fail for an unrelated reason, and has a deadline."""
     async with gateway({ENDS[protocol]: FAILURES[name]}) as up:
-        client = await up.call(PATHS[protocol], asking(protocol, f"{VENDORS[protocol]}/m"))
+        model = f"{VENDORS[protocol]}/m"
+        client = await up.call(path_to(protocol, model), asking(protocol, model))
         check_estimate(protocol, client)
         assert len(up.upstreams.sent) == 1, "one request"
         assert up.last.fake.open_count == 0
@@ -236,6 +275,10 @@ REFUSALS = {
         ).encode()
         for status in (400, 404, 429)
     },
+    GEMINI: {
+        status: json.dumps({"error": {"code": status, "message": "because", "status": name}}).encode()
+        for status, name in ((400, "INVALID_ARGUMENT"), (404, "NOT_FOUND"), (429, "RESOURCE_EXHAUSTED"))
+    },
 }
 
 
@@ -245,7 +288,8 @@ async def test_a_count_that_the_upstream_refuses_is_refused(protocol: str, statu
     body = REFUSALS[protocol][status]
     script = Script([body], status=status, headers=[("retry-after", "7")])
     async with gateway({ENDS[protocol]: script}) as up:
-        client = await up.call(PATHS[protocol], asking(protocol, f"{VENDORS[protocol]}/m"))
+        model = f"{VENDORS[protocol]}/m"
+        client = await up.call(path_to(protocol, model), asking(protocol, model))
         assert (client.status, client.body) == (status, body)
         assert client.headers["retry-after"] == "7"
 
@@ -253,8 +297,9 @@ async def test_a_count_that_the_upstream_refuses_is_refused(protocol: str, statu
 @each_protocol
 async def test_a_client_that_leaves_ends_the_call(protocol: str, record: Any) -> None:
     async with gateway({ENDS[protocol]: Script(connect=[Sleep(5)])}) as up:
-        body = json.dumps(asking(protocol, f"{VENDORS[protocol]}/m")).encode()
-        client = await up.call(PATHS[protocol], client=FakeClient(body, leaves_after=1))
+        model = f"{VENDORS[protocol]}/m"
+        body = json.dumps(asking(protocol, model)).encode()
+        client = await up.call(path_to(protocol, model), client=FakeClient(body, leaves_after=1))
         assert client.messages == []
         assert up.last.fake.closed_at == pytest.approx(1)
     assert record()["outcome"] == "client_left"
@@ -280,7 +325,7 @@ BAD: dict[str, tuple[bytes, int, str]] = {
 }
 
 
-@each_protocol
+@pytest.mark.parametrize("protocol", [MESSAGES, RESPONSES])  # Gemini's model is in the path
 @pytest.mark.parametrize("name", BAD)
 @pytest.mark.each_choice
 async def test_an_invalid_body_is_refused(protocol: str, name: str, record: Any) -> None:

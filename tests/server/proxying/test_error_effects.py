@@ -1,7 +1,7 @@
 """The effects of each class of error: on the client, on the account it came from, and on the next one.
 
 A provider with two accounts fails with the first in every known way of vendors: by status and body, inside
-a body with status 200, and on the wire. Three protocols of clients, three of providers, streaming and not.
+a body with status 200, and on the wire. All protocols of clients and of providers, streaming and not.
 """
 
 from __future__ import annotations

@@ -23,8 +23,10 @@ import pytest
 from fuzz import SECONDS
 from gateway.fakes import FakeClient, OneResponse, Script, http_scope
 from growth import shapes
+from laws.clients import path_of
 from virtual_time import REAL_BACKENDS, UVLOOP
 
+from dragoman import UPSTREAMS
 from dragoman_server.app import Application, create_app
 from dragoman_server.settings import Price, ServerSettings, Settings, UpstreamSettings
 
@@ -36,7 +38,13 @@ SIZE = 1024 * 1024
 LIMIT_S, PARSER_S = 0.035, 0.1
 TRIES = 3
 
-PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages", "responses": "/v1/responses"}
+PATHS = {
+    "chat": "/v1/chat/completions",
+    "messages": "/v1/messages",
+    "responses": "/v1/responses",
+    "gemini": "/v1beta/up/m:generateContent",
+    "gemini streams": "/v1beta/up/m:streamGenerateContent?alt=sse",
+}
 # A read of the transport, see _TURN_BYTES.
 READ = 32 * 1024
 
@@ -77,6 +85,10 @@ REQUESTS = {
     + ",".join([f'"u{number}":1' for number in range(SIZE // 11)]),
     ("responses", "items"): many(HI, '"input":[', "]"),
     ("responses", "references"): many('{"type":"item_reference","id":"msg_1"}', '"input":[', "]"),
+    ("gemini", "parts"): many('{"text":"x"}', '"contents":[{"parts":[', "]}]"),
+    ("gemini", "results"): many(
+        '{"functionResponse":{"name":"f","response":{}}}', '"contents":[{"parts":[', "]}]"
+    ),
     ("responses", "empty arrays"): many("[]", f'"input":[{HI}],"u":[', "]"),
 }
 
@@ -217,11 +229,15 @@ async def test_no_message_holds_the_loop(name: str) -> None:
 
 
 def small_request(*, stream: bool) -> bytes:
-    both = {"messages": [{"role": "user", "content": "Hi"}], "input": "Hi"}
-    return json.dumps({"model": "up/m", "max_tokens": 9, "stream": stream, **both}).encode()
+    each = {
+        "messages": [{"role": "user", "content": "Hi"}],
+        "input": "Hi",
+        "contents": [{"parts": [{"text": "Hi"}]}],
+    }
+    return json.dumps({"model": "up/m", "max_tokens": 9, "stream": stream, **each}).encode()
 
 
-@pytest.mark.parametrize("path", ["messages", "responses"])
+@pytest.mark.parametrize("path", ["messages", "responses", "gemini streams"])
 @pytest.mark.parametrize("name", EVENTS)
 async def test_no_event_holds_the_loop(path: str, name: str) -> None:
     data = event('{"content":"Hello"}') + EVENTS[name] + b"data: [DONE]\n\n"
@@ -235,7 +251,7 @@ async def test_no_event_of_a_websocket_holds_the_loop(name: str) -> None:
     await check(lambda: app_of(data, stream=True), PATHS["responses"], body, WEBSOCKET)
 
 
-@pytest.mark.parametrize("path", ["messages", "responses"])
+@pytest.mark.parametrize("path", ["messages", "responses", "gemini"])
 @pytest.mark.parametrize("name", WHOLES)
 async def test_no_whole_response_holds_the_loop(path: str, name: str) -> None:
     status = 400 if name == "an error" else 200
@@ -362,16 +378,13 @@ async def test_nothing_beside_holds_the_loop(
 
 # So many of the shapes on each loop; `make fuzz` draws from all of them.
 SHAPES = 8
-_PATHS_OF = {f"openai_{name}": PATHS[name] for name in ("chat", "responses")} | {
-    "anthropic_messages": PATHS["messages"]
-}
 
 
 def cases() -> list[shapes.Case]:
     return [
         case
         for case in shapes.cases()
-        if case.other in _PATHS_OF and (case.kind != "request" or case.protocol in _PATHS_OF)
+        if case.other in UPSTREAMS and (case.kind != "request" or case.protocol in UPSTREAMS)
     ]
 
 
@@ -383,14 +396,16 @@ async def check_shape(case: shapes.Case) -> None:
             body["model"] = "up/m"
         whole = json.dumps(WHOLE).encode()
         await check(
-            lambda: app_of(whole, upstream=case.other), _PATHS_OF[case.protocol], json.dumps(body).encode()
+            lambda: app_of(whole, upstream=case.other),
+            path_of(case.protocol, "up/m", stream=False),
+            json.dumps(body).encode(),
         )
         return
     streams = case.kind == "stream"
     status = 400 if case.kind == "error" else 200
     await check(
         lambda: app_of(b"".join(data), status=status, stream=streams, upstream=case.protocol),
-        _PATHS_OF[case.other],
+        path_of(case.other, "up/m", stream=streams),
         small_request(stream=streams),
     )
 
