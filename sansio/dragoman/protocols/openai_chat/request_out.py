@@ -111,34 +111,36 @@ class MessageWriter:
 
     def write(self, messages: Sequence[Message]) -> list[JSONObject]:
         """Return the wire messages of a conversation."""
-        index, count = 0, len(messages)
+        out, index, count = self._out, 0, len(messages)
         while index < count:
-            end = index + 1
-            if messages[index].role == "assistant":
-                while end < count and messages[end].role == "assistant":
-                    end += 1
-                self._write_assistant_turn(messages[index:end])
+            message, end = messages[index], index + 1
+            is_assistant = message.role == "assistant"
+            while end < count and (messages[end].role == "assistant") is is_assistant:
+                end += 1
+            simple = None
+            if (
+                end == index + 1
+                and not self._native
+                and (self._simple_turns if is_assistant else message.role == "user")
+            ):
+                simple = _simple_message(message)
+            if simple is None:
+                (self._write_assistant_turn if is_assistant else self._write_between_turns)(messages[index:end])
+            elif is_assistant or not out or out[-1]["role"] == "assistant":  # as most are
+                self._started = True
+                out.append(simple)
             else:
-                while end < count and messages[end].role != "assistant":
-                    end += 1
-                message, simple = messages[index], None
-                if end == index + 1 and message.role == "user" and not self._native:
-                    simple = _simple_message(message)
-                if simple is not None:  # as most are
-                    self._started = True
-                    self._add(simple, message)
-                else:
-                    self._write_between_turns(messages[index:end])
+                self._started = True
+                self._add(simple, message)
             index = end
-        return self._out
+        return out
 
     def _write_assistant_turn(self, run: Sequence[Message]) -> None:
         """Write a run of assistant messages as one, unless nothing is left of it."""
         self._started = True
         body: JSONObject | None = None
         if self._simple_turns and not self._native:
-            body = _simple_message(run[0]) if len(run) == 1 else None
-            body = body or write_simple_turn(run, self._writer)
+            body = write_simple_turn(run, self._writer)
         elif self._simple_turns and len(run) == 1 and self._writer.keeps(run[0]):
             body = run[0].native
         if body is None:
