@@ -38,7 +38,7 @@ COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(RELEASE)/bin/uv pip compile --
 	--generate-hashes --annotation-style line
 VERSIONS ?= 3.11 3.12 3.13 3.14
 
-.PHONY: run help test quick suite test-api test-recordings test-clients test-websocket test-browser pictures test-versions lock audit dist check-format lint types imports tests coverage coverage-server golden fuzz soak soak-day leaving memory memory-websockets mutants bench bench-plot growth lines map docs docs-site fix clean
+.PHONY: run help test quick suite test-api test-recordings test-clients test-websocket test-browser pictures test-versions lock audit dist check-format lint types imports tests coverage coverage-server golden fuzz soak soak-day leaving memory memory-websockets mutants bench bench-workers bench-plot growth lines map docs docs-site fix clean
 
 # -- set-up -----------------------------------------------------------------------------------------------
 
@@ -238,6 +238,10 @@ mutants: $(VENV)/.dev ## random changes of the code that no test catches; takes 
 # What core and gateway cost, as ratios to bare work (docs/performance.md). ARGS='--pair all': all pairs.
 bench: $(VENV)/.dev ## what core and gateway cost, as ratios to bare work
 	$(BIN)/python tests/bench $(ARGS)
+
+# What two workers serve beside one, by their CPU time.
+bench-workers: $(VENV)/.dev ## what two workers serve beside one
+	$(BIN)/python tests/bench/workers.py $(ARGS)
 
 # docs/performance.svg, from what `make bench ARGS=--record` has added to tests/bench/history.csv.
 bench-plot: $(VENV)/.dev ## docs/performance.svg, from the history of `make bench`

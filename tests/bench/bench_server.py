@@ -119,20 +119,20 @@ def _figure(server: Server, scenario: str, pair: str, measured: list[Measurement
 
 def _start(stack: ExitStack, directory: Path, variants: list[Variant], loops: list[str]) -> Iterator[Server]:
     """Start everything. Return the gateways, and last the relay."""
-    upstream = stack.enter_context(_process([sys.executable, str(PEERS), "upstream"], core=1))
-    upstream_port = _port(upstream)
-    relay = stack.enter_context(_process([sys.executable, str(PEERS), "relay", upstream_port], core=0))
+    upstream = stack.enter_context(running([sys.executable, str(PEERS), "upstream"], core=1))
+    upstream_port = printed_port(upstream)
+    relay = stack.enter_context(running([sys.executable, str(PEERS), "relay", upstream_port], core=0))
     for loop in loops:
         config = directory / f"{loop}.toml"
-        config.write_text(_config(loop, upstream_port), "utf-8")
+        config.write_text(config_of(loop, upstream_port), "utf-8")
         for variant in variants:
             command = [variant.python, "-m", "dragoman_server", "serve", "--config", str(config)]
-            gateway = stack.enter_context(_process(command, core=0, env=variant.environment))
-            yield Server(variant, loop, gateway.pid, _gateway_port(gateway))
-    yield Server(None, "relay", relay.pid, int(_port(relay)))
+            gateway = stack.enter_context(running(command, core=0, env=variant.environment))
+            yield Server(variant, loop, gateway.pid, gateway_port(gateway))
+    yield Server(None, "relay", relay.pid, int(printed_port(relay)))
 
 
-def _config(loop: str, upstream_port: str) -> str:
+def config_of(loop: str, upstream_port: str) -> str:
     lines = ["[server]", "port = 0", f'backend = "{loop}"', 'log_format = "json"']
     for name, protocol in PROTOCOLS.items():
         url = f"http://127.0.0.1:{upstream_port}" + UPSTREAMS[protocol].base_path
@@ -148,12 +148,12 @@ def _measure(server: Server, scenario: str, pair: str, seconds: float) -> Measur
     # The relay's client speaks the upstream's protocol. The model's name is that of the upstream.
     protocol = PROTOCOLS[client if server.variant else upstream]
     options = (server.port, protocol, scenario, connections, warm, seconds, upstream)
-    with _process([sys.executable, str(PEERS), "load", *map(str, options)], core=1) as load:
+    with running([sys.executable, str(PEERS), "load", *map(str, options)], core=1) as load:
         assert load.stdout is not None
-        _expect(load, "begin")
-        before = _times(server.pid)
-        _expect(load, "end")
-        used, waited = (after - begun for after, begun in zip(_times(server.pid), before, strict=True))
+        expect_line(load, "begin")
+        before = times_of(server.pid)
+        expect_line(load, "end")
+        used, waited = (after - begun for after, begun in zip(times_of(server.pid), before, strict=True))
         report = msgspec.json.decode(load.stdout.readline(), type=Load)
     count = report.requests if scenario == "whole" else report.events
     if not count:
@@ -163,14 +163,14 @@ def _measure(server: Server, scenario: str, pair: str, seconds: float) -> Measur
     return Measurement(value, waited / max(1, used + waited), report.p99)
 
 
-def _times(pid: int) -> tuple[int, int]:
+def times_of(pid: int) -> tuple[int, int]:
     """Return how long all threads of a process ran, and were ready without a core, in nanoseconds (Linux)."""
     stats = [(task / "schedstat").read_text().split() for task in Path(f"/proc/{pid}/task").iterdir()]
     return sum(int(each[0]) for each in stats), sum(int(each[1]) for each in stats)
 
 
 @contextmanager
-def _process(
+def running(
     command: list[str], *, core: int, env: dict[str, str] | None = None
 ) -> Iterator["subprocess.Popen[str]"]:
     """Run a process on one core, and end it."""
@@ -187,19 +187,19 @@ def _pin(pid: int, core: int) -> None:
     os.sched_setaffinity(pid, {_CORES[core % len(_CORES)]})
 
 
-def _expect(process: "subprocess.Popen[str]", line: str) -> None:
+def expect_line(process: "subprocess.Popen[str]", line: str) -> None:
     assert process.stdout is not None
     found = process.stdout.readline()
     if found.strip() != line:
         raise SystemExit(f"the load client failed: {found}{process.stdout.read()}")
 
 
-def _port(process: "subprocess.Popen[str]") -> str:
+def printed_port(process: "subprocess.Popen[str]") -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
-def _gateway_port(process: "subprocess.Popen[str]") -> int:
+def gateway_port(process: "subprocess.Popen[str]") -> int:
     assert process.stdout is not None
     output = ""
     for line in process.stdout:

@@ -125,7 +125,9 @@ class MessageWriter:
             ):
                 simple = _simple_message(message)
             if simple is None:
-                (self._write_assistant_turn if is_assistant else self._write_between_turns)(messages[index:end])
+                (self._write_assistant_turn if is_assistant else self._write_between_turns)(
+                    messages[index:end]
+                )
             elif is_assistant or not out or out[-1]["role"] == "assistant":  # as most are
                 self._started = True
                 out.append(simple)
