@@ -342,8 +342,9 @@ class RequestHandler:
 
         Bytes may arrive together with a cancel, which they do not undo.
         """
-        scope = self._scopes.get(attempt.account.id, self._scope)
-        if self._winner is not None or scope.cancel_called or self._scope.cancel_called:
+        scope = self._scopes.get(attempt.account.id)
+        is_cancelled = self._scope.cancel_called or (scope is not None and scope.cancel_called)
+        if self._winner is not None or is_cancelled:
             return Delivery.LOST
         self._winner = attempt
         self._first_content_s = self._time() - self._started_at
