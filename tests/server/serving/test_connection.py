@@ -372,6 +372,23 @@ async def test_a_body_waits_for_the_application_but_its_end_does_not() -> None:
     assert [each["type"] for each in got] == ["http.request"] * 5 + ["http.disconnect"] * 2
 
 
+async def test_an_application_is_called_once_when_its_client_leaves() -> None:
+    calls: list[str] = []
+    events, later = AppEvents(), AppEvents()
+    assert not events.on_disconnect(lambda: calls.append("left"))
+    events.offer(body(b"x"))
+    assert not events.left
+    for _ in range(2):
+        events.offer({"type": "http.disconnect"})
+    assert (calls, events.left) == (["left"], True)
+    assert events.on_disconnect(lambda: calls.append("again"))
+    assert calls == ["left", "again"]
+    later.on_disconnect(lambda: calls.append("not any more"))
+    later.on_disconnect(None)
+    later.offer({"type": "http.disconnect"})
+    assert (calls, later.left) == (["left", "again"], False)
+
+
 async def test_nothing_waits_for_an_application_that_has_ended() -> None:
     events = AppEvents()
     async with anyio.create_task_group() as tasks:
