@@ -27,6 +27,8 @@ _MAX_LINE_BYTES = MAX_TARGET_BYTES + 64
 _REQUEST_LINE = re.compile(rb"(%b) ([!-~]+) HTTP/([0-9])\.([0-9])" % TOKEN)
 _FIELDS = re.compile(rb"(?:%b\n)*\r\n" % FIELD_LINE)
 _HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
+# Of the headers, which may be thirty.
+_CHECKED = frozenset({b"content-length", b"expect", b"host", b"transfer-encoding"})
 _CONTENT_LENGTH = re.compile(rb"[0-9]{1,19}")
 _ABSOLUTE = re.compile(rb"https?://[^/?#]+(?=[/?]|$)", re.IGNORECASE)
 
@@ -81,7 +83,8 @@ def read_head(head: bytes) -> tuple[str, bytes, str, list[tuple[bytes, bytes]]]:
         name, _, value = line.partition(b":")
         name, value = name.lower(), value.strip(b"\t ")
         headers.append((name, value))
-        values.setdefault(name, []).append(value.lower())
+        if name in _CHECKED:
+            values.setdefault(name, []).append(value.lower())
     _check_framing(values, minor)
     _check_host(values, target, minor)
     if b"expect" in values and {*values[b"expect"]} != {b"100-continue"}:
