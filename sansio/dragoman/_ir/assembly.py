@@ -125,7 +125,9 @@ class OpenBlock(msgspec.Struct):
             tool=start.tool,
             item_id=start.item_id,
             phase=start.phase,
-            reasoning=tuple(ReasoningPart(form, "".join(text)) for (_, form), text in self.parts.items()),
+            reasoning=()
+            if not self.parts
+            else tuple([ReasoningPart(form, "".join(text)) for (_, form), text in self.parts.items()]),
             signature=self.signature,
             annotations=tuple(self.annotations),
             logprobs=tuple(self.logprobs),
@@ -210,7 +212,9 @@ class Fold:
         if self._started is None:
             raise LocalProtocolError("the response has not started")
         blocks = tuple(
-            self._open[number].finish(False) if entry is None else entry
-            for number, entry in self._order.items()
+            [
+                self._open[number].finish(False) if entry is None else entry
+                for number, entry in self._order.items()
+            ]
         )
         return AssembledResponse(self._started, blocks, tuple(self._stops), self._usage, self._error)

@@ -128,9 +128,10 @@ class EventOrderChecker:
     def _stop(self, event: events.Stopped) -> None:
         if event.choice in self._choices:
             raise self._error(f"choice {event.choice} stops twice")
-        unfinished = [block for block, (_, choice) in self._open.items() if choice == event.choice]
-        if unfinished:
-            raise self._error(f"choice {event.choice} stops with open blocks {unfinished}")
+        if self._open:
+            unfinished = [block for block, (_, choice) in self._open.items() if choice == event.choice]
+            if unfinished:
+                raise self._error(f"choice {event.choice} stops with open blocks {unfinished}")
         self._choices.add(event.choice)
 
     def _end(self, event: events.Ended) -> None:
