@@ -1,9 +1,10 @@
 """The bytes of one stream on their way to its client.
 
-Upstream reader and ticker put them in, which never waits, so the order is the one in which they took the bytes from the
-translator. One writer sends them. A piece that comes while the writer is waiting goes to the connection directly,
-because waking a task for it would be a turn of the event loop. Pieces that come while the writer is sending gather, and
-go out together; a reader that is ahead of a slow client waits for room, and so pauses its upstream.
+The upstream's reader puts them in, and the writer its heartbeats, which never waits, so the order is the one in which
+they took the bytes from the translator. One writer sends them. A piece that comes while the writer is waiting goes to
+the connection directly, because waking a task for it would be a turn of the event loop. Pieces that come while the
+writer is sending gather, and go out together; a reader that is ahead of a slow client waits for room, and so pauses its
+upstream.
 """
 
 from typing import NamedTuple, Protocol
@@ -94,11 +95,6 @@ class Outbox:
     async def room(self) -> None:
         """Wait until the writer has taken enough."""
         while not self.has_room:
-            await self._changes.wait()
-
-    async def sent(self) -> None:
-        """Wait until everything is sent."""
-        while self.unsent:
             await self._changes.wait()
 
     async def take(self) -> Chunk | None:

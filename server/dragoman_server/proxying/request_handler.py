@@ -1,10 +1,10 @@
 """Carry out a planned request in one cancel scope: everything that a request starts ends with it.
 
-A client that leaves cancels the scope. A stream has three tasks in it: the upstream reader owns the upstream response,
-so that cancelling it closes that connection immediately; the ticker sends heartbeats during silence; the writer sends
-the stream. Reader and ticker pass it their bytes by an Outbox, where a reader waits that is ahead of a slow client. A
-whole response needs no ticker, and its reader writes it: one task is both. Expected failures are values (a Reply, or an
-error in the stream); only bugs, and what the client's channel raises, are raised.
+A client that leaves cancels the scope. A stream has two tasks in it: the upstream reader owns the upstream response, so
+that cancelling it closes that connection immediately; the writer sends the stream, and heartbeats during silence. The
+reader passes it its bytes by an Outbox, where a reader waits that is ahead of a slow client. The reader of a whole
+response writes it: one task is both. Expected failures are values (a Reply, or an error in the stream); only bugs, and
+what the client's channel raises, are raised.
 
 Nothing is sent before there is content, because until then a failure can still be a plain HTTP error, on which clients
 retry. Only a heartbeat that is due may come first.
@@ -12,6 +12,7 @@ retry. Only a heartbeat that is due may come first.
 That the client leaves is noticed in `serving/connection.py`; `Attempt.run` closes the upstream's response then.
 """
 
+import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ from dragoman_server.policy.error_actions import ErrorAction
 from dragoman_server.proxying.attempt import NOW, Attempt, AttemptFailure, Delivery
 from dragoman_server.proxying.client_request import SCOPE_SENDERS, ClientRequest
 from dragoman_server.proxying.destinations import record_destination
-from dragoman_server.proxying.outbox import Outbox
+from dragoman_server.proxying.outbox import Chunk, Outbox
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.proxying.records import CLIENT_LEFT, note_failure, record_end
 from dragoman_server.wire import replies
@@ -92,7 +93,7 @@ class RequestHandler:
         self._time = request.time
         self._started_at = self._time()
         self._keepalive = Keepalive(gateway.settings.server.keepalive_s, self._started_at)
-        self._sent_at = self._started_at  # the latest bytes; the ticker tells _keepalive
+        self._sent_at = self._started_at  # the latest bytes, which _next_chunk() tells _keepalive
         self._winner: Attempt | None = None  # the client gets the response of this one
         self._first_content_s: float | None = None  # of that
         self._failed: list[tuple[Attempt, AttemptFailure]] = []
@@ -130,9 +131,7 @@ class RequestHandler:
     async def _stream(self) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(return_if_cancelled, self._read_upstream, name="read")
-            ticker = tasks.start_soon(self._tick, name="tick")
             await self._write_client()
-            ticker.cancel()
 
     def _client_has_left(self) -> None:
         if not self._end_sent:
@@ -150,31 +149,6 @@ class RequestHandler:
         sent = not (self._outbox.unsent or machine.data_to_send())
         machine.fail(CLIENT_LEFT)
         return sent and machine.outcome is Outcome.COMPLETED
-
-    async def _tick(self) -> None:
-        try:
-            while (deadline := self._keepalive.next_deadline()) is not None:
-                await anyio.sleep(max(0.0, deadline - self._time()))
-                await self._outbox.sent()  # bytes on their way are as good as a heartbeat
-                if self._outbox.closed:
-                    return
-                self._keepalive.sent(self._sent_at)
-                if not self._keepalive.due(self._time()):
-                    continue
-                if (translating := self._translating) is not None:
-                    await translating.wait()
-                    continue
-                heartbeat = self._heartbeat()
-                if not heartbeat:
-                    return
-                self._started = True
-                if self._winner is None and self._plan.endpoint.heartbeat_event is not None:
-                    self._request.announced = True
-                self._outbox.put(heartbeat)
-                self._sent_at = self._time()
-                self._keepalive.sent(self._sent_at)
-        except anyio.get_cancelled_exc_class():
-            return
 
     @property
     def _translating(self) -> anyio.Event | None:
@@ -462,16 +436,39 @@ class RequestHandler:
     async def _write_client(self) -> None:
         """Send the stream: nothing else writes meanwhile."""
         response, head_sent = self._request.response, False
-        while (chunk := await self._outbox.take()) is not None:
+        while (chunk := await self._next_chunk()) is not None:
             if not head_sent:
                 head_sent = True
                 status, headers = self._stream_head()
                 self._record_head(status)
                 await response.start(status, headers)
+                del headers  # a stream may last for hours
             self._end_sent = chunk.last
             await (response.end if chunk.last else response.write)(chunk.data)
             self._sent_at = self._time()
             del chunk  # its bytes are not needed while the next ones are awaited
+
+    async def _next_chunk(self) -> Chunk | None:
+        """Wait for what is to be sent next. That is a heartbeat when one is due."""
+        while not self._outbox.closed:
+            self._keepalive.sent(self._sent_at)
+            deadline = self._keepalive.next_deadline()
+            with anyio.CancelScope(deadline=math.inf if deadline is None else deadline):
+                return await self._outbox.take()
+            self._keepalive.sent(self._sent_at)
+            if not self._keepalive.due(self._time()):
+                continue
+            if (translating := self._translating) is not None:
+                await translating.wait()
+                continue
+            heartbeat = self._heartbeat()
+            if not heartbeat:
+                break
+            self._started = True
+            if self._winner is None and self._plan.endpoint.heartbeat_event is not None:
+                self._request.announced = True
+            self._outbox.put(heartbeat)
+        return await self._outbox.take()
 
     def _record_head(self, status: int) -> None:
         self._record.status = status
