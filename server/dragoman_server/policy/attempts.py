@@ -257,11 +257,11 @@ class Attempts:
 
     def _offer(self, health: Mapping[str, Health], now: float, random: float) -> Offer | None:
         for number, upstream in enumerate(self._upstreams):
-            usable = []
-            for account in upstream.accounts:
-                state = health.get(account.id, INITIAL_HEALTH)
-                if state.cooldown_until <= now and state.disabled is None:
-                    usable.append(account)
+            usable = [
+                account
+                for account, state in zip(upstream.accounts, _states(upstream.accounts, health), strict=True)
+                if state.cooldown_until <= now and state.disabled is None
+            ]
             if self._tried or self._running or self._full:
                 usable = [
                     account
