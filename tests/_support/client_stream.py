@@ -18,7 +18,8 @@ from dragoman_server.streams.byte_stream import Take
 class FakeStream:
     """Returns `incoming`, in order; then nothing more comes, or `b""` if `leaves`, or an error if `resets`.
 
-    incoming: a number is so many seconds of silence. room: bytes that can be sent.
+    incoming: a number is so many seconds of silence. room: bytes that can be sent. peer_ends_at: when the system says
+    that the client has ended, although there are bytes to read.
     """
 
     incoming: Sequence[bytes | float]
@@ -30,6 +31,7 @@ class FakeStream:
     ended_at: float | None = None
     aborted_at: float | None = None
     waits: bool = False
+    peer_ends_at: float = math.inf
 
     def __post_init__(self) -> None:
         self._aborted = anyio.Event()
@@ -54,7 +56,8 @@ class FakeStream:
                 return
 
     async def peer_ended(self) -> None:
-        await self._aborted.wait()
+        with anyio.move_on_at(self.peer_ends_at):
+            await self._aborted.wait()
 
     def send_now(self, data: bytes) -> bytes | None:
         if self.aborted_at is not None:

@@ -19,6 +19,7 @@ from dragoman_server.serving import connection as connection_module
 from dragoman_server.serving.connection import KEEP_ALIVE_S, Connection
 from dragoman_server.serving.tasks import AppEvents
 from dragoman_server.settings import ServerSettings
+from dragoman_server.streams.byte_stream import DISCONNECTED
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
@@ -72,6 +73,27 @@ async def test_a_client_that_has_left_is_dropped_at_once() -> None:
     assert anyio.current_time() == 0
     assert not connection.worker.connections
     assert not connection.worker.idle
+
+
+@pytest.mark.promise("R9")
+@pytest.mark.parametrize(("takes", "ends_at", "told_at"), [(0, 9, 9), (1, 1, 5.5)])
+async def test_a_client_that_leaves_while_its_body_waits_is_dropped_at_once(
+    takes: int, ends_at: float, told_at: float
+) -> None:
+    told = []
+
+    async def takes_few(scope: Scope, receive: Receive, send: Send) -> None:
+        await anyio.sleep(0.5)
+        for _ in range(takes):
+            await receive()
+        await scope["extensions"][DISCONNECTED]()
+        told.append(anyio.current_time())
+
+    # The queue of the application is full at the second and at the last part.
+    head = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 900000\r\n\r\n"
+    stream = FakeStream([head + bytes(300_000), b"x", 5.0, bytes(300_000), b"x"], peer_ends_at=ends_at)
+    await connect(takes_few, stream).run()
+    assert (told, stream.aborted_at) == ([told_at], told_at)
 
 
 @pytest.mark.promise("R9")
