@@ -43,9 +43,11 @@ _BILLING = tuple([spec.billing_header for spec in UPSTREAMS.values() if spec.bil
 _MAX_BYTES = 8192
 
 # Ids of objects that belong to the account that made them, as a whole string of JSON: files, vector stores, containers
-# (OpenAI's, Anthropic's), conversations, skills, assistants, threads, videos.
+# (OpenAI's, Anthropic's), conversations, skills, assistants, threads, videos; Google's caches. All have a
+# digit, and words such as file_search have none.
 _REFERENCE = re.compile(
-    rb'"((?:file|vs|cntr|container|conv|skill|asst|thread|video)[-_][A-Za-z0-9_-]{4,100})"'
+    rb'"((?:(?:file|vs|cntr|container|conv|skill|asst|thread|video)[-_]|cachedContents/)'
+    rb'(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{4,100})"'
 )
 # Those that are looked up, the first ones.
 _MAX_REFERENCES = 16

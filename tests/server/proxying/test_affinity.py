@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 
 from dragoman import RequestHead, peek
-from dragoman_server.proxying.affinity import conversation_key, reasoning_key
+from dragoman_server.proxying.affinity import conversation_key, reasoning_key, referred_ids
 
 Json = dict[str, Any]
 
@@ -181,3 +181,21 @@ def test_a_beginning_that_is_no_message(first: str) -> None:
     head = RequestHead("m", False, {"messages": Raw(f"[{first}]".encode())})
     assert conversation_key("", {}, head) == conversation_key("", {}, head) != key({"messages": turns("hi")})
     assert reasoning_key("", {}, head) == reasoning_key("", {}, head)
+
+
+@pytest.mark.parametrize(
+    ("body", "ids"),
+    [
+        ({"type": "file", "file": {"file_id": "file-abc123"}}, ["file-abc123"]),
+        ({"type": "document", "source": {"type": "file", "file_id": "file_011CNha8"}}, ["file_011CNha8"]),
+        ({"type": "file_search", "vector_store_ids": ["vs_1234", "vs_5678"]}, ["vs_1234", "vs_5678"]),
+        ({"container": "cntr_68af", "conversation": {"id": "conv_68af"}}, ["cntr_68af", "conv_68af"]),
+        ({"cachedContent": "cachedContents/4x7q-abc"}, ["cachedContents/4x7q-abc"]),
+        # Calls and messages are no account's, and neither is what a text says.
+        ({"id": "call_12345", "tool_use_id": "toolu_12345", "model": "file-reader/x"}, []),
+        ({"content": 'open "file-abc123", then file-abc123'}, []),
+        ([{"file_id": f"file-{number:04}"} for number in range(20)], [f"file-{number:04}" for number in range(16)]),
+    ],
+)  # fmt: skip
+def test_what_a_request_refers_to(body: Any, ids: list[str]) -> None:
+    assert referred_ids(json.dumps(body).encode()) == ids
