@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dragoman._ir.losses import Ledger
 from dragoman._wire.errors import WireError
-from dragoman._wire.json import object_or_none
+from dragoman._wire.json import JSON, object_or_none
 from dragoman._wire.sse import Frame
 from dragoman.codec import RelayObserver, ResponseContext
 from dragoman.protocols.gemini.checks import objects
@@ -40,10 +40,14 @@ class GeminiObserver(RelayObserver):
         if type(feedback) is dict and feedback.get("blockReason"):
             self.ended = True
         for candidate in objects(chunk.get("candidates")):
-            content = candidate.get("content")
-            parts = objects(content.get("parts")) if type(content) is dict else []
-            self.content_started = self.content_started or any(any(part.values()) for part in parts)
+            self.content_started = self.content_started or _has_content(candidate.get("content"))
             self.ended = self.ended or bool(candidate.get("finishReason"))
 
     def fail(self, error: WireError) -> bytes:
         return error_frames(error, self._context)
+
+
+def _has_content(content: JSON) -> bool:
+    """True if a part has a value; `thought` only says of what kind its text is."""
+    parts = objects(content.get("parts")) if type(content) is dict else []
+    return any(value for part in parts for name, value in part.items() if name != "thought")
