@@ -241,14 +241,16 @@ class ResponseWriter:
 class GeminiWriter(ResponseWriter):
     """Writes one stream. The events must be legal, one block open at a time."""
 
+    # Of the open block, set by its start:
+    _is_new: bool  # no text has been sent
+    _part: int  # of reasoning
+    _around: list[bytes]  # what is before and after a further piece of its text
+
     def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
         super().__init__(context, ledger)
         self._fold = Fold()
         self._tail = b""  # of each chunk
-        self._around: list[bytes] = []  # what is before and after a further piece of the open block's text
         self._block: events.BlockStarted | None = None
-        self._is_new = True  # no text of the open block has been sent
-        self._part = 0  # of the open reasoning block
         self._tokens: list[JSON] = []  # the log probabilities of the next text
 
     def send(self, event: Event) -> bytes:
