@@ -129,7 +129,11 @@ class Mask:
 
         Other values than those of JSON are strings there.
         """
-        return self.may_change("\n".join(_strings_in(values, set())))
+        texts = [value for value in values if value and type(value) not in _NO_TEXT]
+        try:
+            return self.may_change("\n".join(set(texts)))
+        except TypeError:  # not all are strings
+            return self.may_change("\n".join(_strings_in(texts, set())))
 
     def __call__(self, text: str) -> str:
         masked, done = [], 0
@@ -214,7 +218,7 @@ def _strings_in(values: Iterable[JSON], found: set[str]) -> set[str]:
     return found
 
 
-_NO_TEXT = (int, float, bool, type(None))
+_NO_TEXT = frozenset({int, float, bool, type(None)})
 
 
 def _read(text: str) -> str:
