@@ -18,14 +18,14 @@ MAX_LOSSES = 50
 PROGRESS_S = 1.0
 
 
-class _Event(msgspec.Struct, omit_defaults=True, gc=False):
+class _RequestData(msgspec.Struct, omit_defaults=True, gc=False):
     """The data of an event, without what is not known. The members of each are explained in docs/feed.md."""
 
     request: str
     at: float
 
 
-class _Begun(_Event):
+class _Begun(_RequestData):
     worker: int
     protocol: str
     path: str
@@ -34,7 +34,7 @@ class _Begun(_Event):
     client_key: str | None = None
 
 
-class _Planned(_Event):
+class _Planned(_RequestData):
     stream: bool
     losses: list[str]
     losses_left_out: int | None = None
@@ -46,7 +46,7 @@ class _Planned(_Event):
     session: str | None = None
 
 
-class _Attempt(_Event):
+class _AttemptBegun(_RequestData):
     number: int | None
     upstream: str
     account: str
@@ -54,12 +54,12 @@ class _Attempt(_Event):
     hedge: bool
 
 
-class _FirstByte(_Event):
+class _FirstByte(_RequestData):
     status: int | None = None
     seconds: float | None = None
 
 
-class _Progress(_Event):
+class _Progress(_RequestData):
     frames: int
     bytes: int
 
@@ -130,7 +130,7 @@ class RequestEvents:
     def attempt(self, upstream: str, model: str, account: str) -> None:
         """Publish that an attempt begins. model: the upstream's name of it."""
         record = self._record
-        attempt = _Attempt(
+        attempt = _AttemptBegun(
             record.id, time(), record.attempts, upstream, account, shorten(model), self._attempts > 0
         )
         self._attempts += 1
