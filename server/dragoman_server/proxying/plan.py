@@ -143,7 +143,9 @@ class Plan(msgspec.Struct, frozen=True):
 
     def released(self) -> "Plan":
         """Return the plan without the request: nothing is sent again, and a stream may stay open for hours."""
-        return msgspec.structs.replace(self, body=b"", request=None, planner=None)
+        return msgspec.structs.replace(
+            self, body=b"", members=frozenset(), headers=[], request=None, planner=None
+        )
 
     def scrub(self, text: str) -> str:
         """Remove from an upstream's text what neither the client nor the log may have."""

@@ -293,10 +293,10 @@ class Connection:
 
     # Writing.
 
-    def write_now(self, data: bytes) -> bool:
+    def write_now(self, data: bytes, *, sends_rest: bool = True) -> bool:
         """Pass data to the client if that is possible without waiting. Return false if nothing was passed.
 
-        What the kernel does not take of it follows by itself, before anything else.
+        What the kernel does not take of it follows by itself, before anything else, unless the caller sends _rest.
         """
         if self._closed or self._rest is not None or len(data) > WRITE_SIZE or self._writing.locked:
             return False
@@ -309,19 +309,21 @@ class Connection:
             return False
         if rest is not None:
             self._rest = rest
-            self.tasks.start_soon(self.write, b"")
+            if sends_rest:
+                self.tasks.start_soon(self.write, b"")
         return True
 
     async def write(self, data: bytes) -> None:
         """Pass all of it to the client. Once the connection is closed, the bytes are dropped."""
-        if not self.write_now(data):  # in most cases the kernel takes it immediately
+        rest: bytes | memoryview = data
+        if not self.write_now(data, sends_rest=False):
             await anyio.lowlevel.checkpoint_if_cancelled()
         elif self._rest is None:
-            return
+            return  # in most cases the kernel takes all of it immediately
         else:
-            data = b""
+            rest, self._rest = self._rest, None
         async with self._writing:
-            await self._write_in_turn(data)
+            await self._write_in_turn(rest)
 
     async def _write_in_turn(self, data: bytes | memoryview) -> None:
         if self._closed:
