@@ -39,7 +39,7 @@ from dragoman_server.serving.run import TRIM_S
 _MIB = 2**20
 # What is promised: MiB above the start for a thousand silent streams, how much more one of 5,000 may cost than one of
 # the thousand, and the size after large responses as a multiple of that at the start.
-MAX_FOR_1000_MIB = 60.0
+MAX_FOR_1000_MIB = 50.0
 MAX_GROWTH = 1.2
 MAX_AFTER = 1.5
 

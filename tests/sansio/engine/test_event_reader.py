@@ -26,6 +26,7 @@ from dragoman._ir.events import (
 )
 from dragoman._wire import sse as _sse
 from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.frame_cutter import MAX_IDLE_BYTES
 from dragoman.codec import ProtocolSpec
 
 STOP = Stopped(StopReason.END)
@@ -157,6 +158,15 @@ def test_complete_events_come_before_the_error() -> None:
     events.receive_data(frame_of(STARTED) + b"data: no json\n\n" + frame_of(STOP))
     assert events.next_event() == STARTED
     broken(events, "malformed")
+
+
+def test_what_broke_the_stream_comes_after_all_events_before_it() -> None:
+    events = reader()
+    for data in (stream_of(HELLO[:2]), stream_of(HELLO[2:3]), b": x\n\n" * (MAX_IDLE_BYTES // 4)):
+        events.receive_data(data)
+    assert [events.next_event() for _ in range(3)] == HELLO[:3]
+    with pytest.raises(RemoteProtocolError, match="without a server-sent event"):
+        events.next_event()
 
 
 def test_a_broken_order() -> None:
