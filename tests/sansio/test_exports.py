@@ -46,8 +46,19 @@ ALLOWED = frozenset(
 # Modules that `import dragoman` must not bring along, by whatever way.
 UNWANTED = frozenset(
     {
-        *("asyncio", "concurrent", "ctypes", "dataclasses", "email", "http", "logging", "multiprocessing"),
-        *("pathlib", "random", "secrets", "socket", "ssl", "subprocess", "tempfile", "threading", "urllib"),
+        *("asyncio", "concurrent", "ctypes", "dataclasses", "email", "http", "json", "logging"),
+        *(
+            "multiprocessing",
+            "pathlib",
+            "random",
+            "secrets",
+            "socket",
+            "ssl",
+            "subprocess",
+            "tempfile",
+            "threading",
+            "urllib",
+        ),
     }
 )
 

@@ -41,6 +41,8 @@ main()
 # What only some configurations use.
 UNUSED = {
     "coredis": "the account store valkey",
+    "dragoman.lint": "the command lint",
+    "dragoman_server.cli.keys.command": "the command keys",
     "sqlite3": "stores in files",
     "httpcore2": "upstreams over TLS or by a proxy",
     "socksio": "SOCKS proxies",
