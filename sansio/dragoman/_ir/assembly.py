@@ -16,7 +16,6 @@ from dragoman._ir.events import (
     BlockKind,
     BlockStarted,
     Compacted,
-    Ended,
     Event,
     Failed,
     Logprobs,
@@ -186,7 +185,7 @@ class Fold:
             self._started = event
         elif type(event) is Failed:
             self._error = event.error
-        elif type(event) is Ended:
+        else:  # Ended
             self.end()
 
     def end(self) -> None:

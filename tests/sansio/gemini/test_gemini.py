@@ -36,6 +36,19 @@ DUMMY = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 EVENTS, ARRAY = [each for each in SPEC.endpoints if each.streams == "always"][:2]
 
 
+# Bodies that stay in the protocol.
+
+
+def test_a_call_without_a_result_gets_one_where_the_body_is_rewritten() -> None:
+    body = body_of(CALL)
+    body["contents"][2] = {"role": "user", "parts": [{"text": "b"}]}
+    out = relayed(body, capabilities=Capabilities(relay="rewrite"))
+    result, text = (content["parts"][0] for content in decode(out.body)["contents"][2:])
+    assert result["functionResponse"]["id"] == "c1"
+    assert result["functionResponse"]["response"].keys() == {"error"}
+    assert text == {"text": "b"}
+
+
 # Signatures in bodies that are relayed.
 
 
