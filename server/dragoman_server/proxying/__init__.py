@@ -15,9 +15,10 @@ several requests; and a client that leaves ends all of it.
     account_pool     the account of each attempt, and what its outcome means for it
     attempt          one request to one upstream, and its response
     response_reads   what an attempt knows about a read before it is translated
+    loss_policy      what happens to a request that would lose something
     refused_members  members that upstreams have refused by name
     tool_grammar     checks of a model's input for free-text tools
-    outbox           the bytes of a stream on their way to the client
+    outbox           the bytes of a stream on their way to the client, and what an attempt is told of them
     upstream_errors  which text of an upstream's failure the client gets
     upload           a body on its way to the upstream while it arrives
     records          puts what became of a request into its record

@@ -7,8 +7,7 @@ another attempt may follow; after that it ends the client's stream.
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from enum import Enum, auto
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
@@ -24,6 +23,7 @@ from dragoman_server.platform.off_loop import INLINE_BYTES, off_loop
 from dragoman_server.policy.attempts import Account
 from dragoman_server.policy.error_actions import ErrorRule, refuses_signed_reasoning, retry_after
 from dragoman_server.proxying import upstream_errors
+from dragoman_server.proxying.outbox import NOW, Delivery, Recipient
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.proxying.response_reads import UnreadBytes, is_stream, receive_and_merge
 from dragoman_server.settings import AccountSettings
@@ -50,6 +50,9 @@ MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 # After the end of the response, the end of the HTTP body usually comes in the same read. A short wait for it lets the
 # connection be used again.
 DRAIN_S = 0.25
+
+# For each read: CPython 3.11 takes as long to look up a member of an enum as for several calls.
+_OPEN = dragoman.Outcome.OPEN
 
 _TOO_LARGE = unreadable_error(f"it has more than {MAX_RESPONSE_BYTES} bytes")
 
@@ -96,28 +99,6 @@ class PooledAccount(Account, frozen=True, kw_only=True):
     candidate: Candidate
     proxy: str
     rules: tuple[ErrorRule, ...]
-
-
-class Delivery(Enum):
-    """What became of what an attempt has for the client."""
-
-    NOW = auto()  # the recipient has it, and takes more
-    WAIT = auto()  # await finish_delivery() before the next read
-    LOST = auto()  # another attempt was faster, or this one is cancelled: it must end
-
-
-# For each read: CPython 3.11 takes as long to look up a member of an enum as for several calls.
-NOW, _OPEN = Delivery.NOW, dragoman.Outcome.OPEN
-
-
-class Recipient(Protocol):
-    """Gets what attempts have for the client."""
-
-    def deliver(self, attempt: "Attempt") -> Delivery:
-        """Take it, without waiting. The first attempt that has something wins."""
-
-    async def finish_delivery(self, attempt: "Attempt") -> None:
-        """Take what deliver() could not, and wait until there is room for more."""
 
 
 class Attempt:

@@ -33,6 +33,7 @@ from dragoman_server.platform.off_loop import INLINE_BYTES, off_loop
 from dragoman_server.proxying.affinity import conversation_key
 from dragoman_server.proxying.betas import fit_betas, refused_beta
 from dragoman_server.proxying.destinations import Destination, at_account, find_destinations
+from dragoman_server.proxying.loss_policy import LOSS_POLICY_HEADER, loss_policy
 from dragoman_server.proxying.refused_members import (
     REMEMBERED_S,
     RefusedMembers,
@@ -40,7 +41,7 @@ from dragoman_server.proxying.refused_members import (
     refused_member,
 )
 from dragoman_server.proxying.upstream_errors import Scrub
-from dragoman_server.settings import ClientKey, Settings, UpstreamSettings
+from dragoman_server.settings import ClientKey, Settings
 from dragoman_server.settings.client_keys import make_signer
 from dragoman_server.wire.headers import (
     ESTIMATE_AT_START,
@@ -53,9 +54,6 @@ LOG = logging.getLogger("dragoman.upstream")
 
 # Query parameters that a relay keeps: Anthropic's SDK marks its beta surface with `?beta=true`.
 _RELAYED_QUERY = frozenset({"beta=true"})
-
-# The header with which a client chooses the loss policy of one request.
-LOSS_POLICY_HEADER = "dragoman-loss-policy"
 
 # Each of several responses (`n`) is a separate request where the upstream gives one at a time, and each costs its
 # prompt.
@@ -405,7 +403,8 @@ class Planner:
         return True
 
     def _policy(self, to: Destination) -> dragoman.LossPolicy:
-        return _policy(self.settings, to.settings, self.client_key, self.headers.get(LOSS_POLICY_HEADER))
+        requested = self.headers.get(LOSS_POLICY_HEADER)
+        return loss_policy(self.settings, to.settings, self.client_key, requested)
 
     def _log_plan(self, plan: Plan) -> None:
         """Log the request to the upstream and its reasons, with the losses."""
@@ -474,33 +473,3 @@ def log_losses(id: str, of: str, losses: Iterable[dragoman.Loss]) -> None:
             log_decision(
                 id, "loss: %s at %s of the %s: %s", loss.code.value, loss.path or "/", of, loss.detail
             )
-
-
-_POLICIES = {policy.value: policy for policy in dragoman.LossPolicy}
-
-
-def _policy(
-    settings: Settings, upstream: UpstreamSettings, key: ClientKey | None, requested: str | None
-) -> dragoman.LossPolicy:
-    """Return the loss policy. A client may always request a stricter one; a looser one only if its key allows that.
-
-    requested: the value of the client's header. Raises RemoteProtocolError.
-    """
-    key_policy = None if key is None else key.loss_policy
-    configured = _POLICIES[key_policy or upstream.loss_policy or settings.server.loss_policy]
-    if requested is None:
-        return configured
-    try:
-        policy = dragoman.LossPolicy(requested.strip().lower())
-    except ValueError:
-        values = " or ".join(policy.value for policy in dragoman.LossPolicy)
-        message = f"the header {LOSS_POLICY_HEADER} has the value {requested[:40]!a}: write {values}"
-        raise dragoman.RemoteProtocolError(message, code="invalid_value") from None
-    if (
-        policy is dragoman.LossPolicy.RECORD
-        and configured is dragoman.LossPolicy.REFUSE
-        and not (key is not None and key.may_loosen)
-    ):
-        message = f"losses are refused here, and {LOSS_POLICY_HEADER}: record is not allowed with this key"
-        raise dragoman.RequestRefused(message, status=403)
-    return policy

@@ -32,7 +32,7 @@ from dragoman_server.recordings.document import (
     as_text,
     joined,
 )
-from dragoman_server.relayed.table import is_served
+from dragoman_server.relayed.table import rows_at
 from dragoman_server.wire.headers import media_type
 
 # What differs from one moment or one secret to the next: times, and signatures that server.secret has signed, also as
@@ -75,7 +75,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 def replay(recording: Recording) -> Replayed:
     """Translate the request and the response of the attempt whose response the client got. Raises RecordingError."""
-    if is_served(recording.request.path):
+    if rows_at(recording.request.method, recording.request.path):
         raise RecordingError(
             f"requests to {recording.request.path} are relayed as they are, so there is nothing to translate again"
         )

@@ -19,7 +19,7 @@ from dragoman_server.serving import connection as connection_module
 from dragoman_server.serving.connection import KEEP_ALIVE_S, Connection
 from dragoman_server.serving.tasks import AppEvents
 from dragoman_server.settings import ServerSettings
-from dragoman_server.streams.byte_stream import DISCONNECTED
+from dragoman_server.streams.byte_stream import NOW
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
@@ -86,7 +86,9 @@ async def test_a_client_that_leaves_while_its_body_waits_is_dropped_at_once(
         await anyio.sleep(0.5)
         for _ in range(takes):
             await receive()
-        await scope["extensions"][DISCONNECTED]()
+        left = anyio.Event()
+        scope["extensions"][NOW]["on_disconnect"](left.set)
+        await left.wait()
         told.append(anyio.current_time())
 
     # The queue of the application is full at the second and at the last part.
