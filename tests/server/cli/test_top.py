@@ -236,7 +236,12 @@ class Screens:
 
     async def lines(self) -> list[str]:
         await self._pilot.pause(0.25)  # more than the screens take to show what is new
-        return [strip.text.rstrip() for strip in self.app.screen._compositor.render_strips()]
+        for _ in range(100):  # the footer is made after the rest, on a busy machine later
+            found = [strip.text.rstrip() for strip in self.app.screen._compositor.render_strips()]
+            if found[-1]:
+                break
+            await self._pilot.pause(0.05)
+        return found
 
 
 def rows_of(lines: list[str]) -> list[str]:
