@@ -45,13 +45,16 @@ class AppEvents:
         ended: The application has ended.
     """
 
-    __slots__ = ("_bytes", "_changes", "_closed", "_events", "_invite", "_on_disconnect", "ended", "left")
+    __slots__ = (
+        *("_bytes", "_changes", "_closed", "_events", "_has_left", "_invite", "_on_disconnect"),
+        *("ended", "left"),
+    )
 
     def __init__(self, invite: Callable[[], Awaitable[None]] | None = None) -> None:
         # A deque only while there are any: it takes 0.7 KiB, and open streams have none.
         self._events: deque[Message] | None = None
         self._bytes = 0
-        self._closed = False
+        self._closed = self._has_left = False
         self.left = self.ended = False
         self._changes = Changes()
         self._invite = invite
@@ -73,10 +76,11 @@ class AppEvents:
                 self._events = deque()
             self._events.append(event)
             self._changes.note()
-            if is_last:
-                self._call_on_disconnect()
-            else:
+            if not is_last:
                 self._bytes += _size(event)
+        if is_last and "error" not in event and not self.ended:  # else its body is broken, and it waits
+            self._has_left = True
+            self._call_on_disconnect()
         return True
 
     async def get(self) -> Message:
@@ -93,12 +97,13 @@ class AppEvents:
     def on_disconnect(self, call: Callable[[], None] | None) -> bool:
         """See OnDisconnect."""
         self._on_disconnect = call
-        return self._closed and self._call_on_disconnect()
+        return self._has_left and self._call_on_disconnect()
 
     def _call_on_disconnect(self) -> bool:
         call, self._on_disconnect = self._on_disconnect, None
         if call is not None:
             self.left = True
+            self._changes.note()
             call()
         return call is not None
 

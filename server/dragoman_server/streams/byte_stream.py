@@ -12,8 +12,8 @@ from typing import Protocol, TypeAlias
 # Passes a piece of a response's body to the client's connection and returns true, if that is possible without waiting.
 # False: nothing was passed. For the pieces between the first and the last one of a response, which go through `send`.
 WriteNow: TypeAlias = Callable[[bytes], bool]
-# Calls a function where an "http.disconnect" arrives, so no task has to wait for it. If one has arrived already, it
-# calls it immediately and returns true. None: there is nothing more to call.
+# Calls a function where the "http.disconnect" of a client that leaves arrives, so no task has to wait for it. If it has
+# arrived already, it calls it immediately and returns true. None: there is nothing more to call.
 OnDisconnect: TypeAlias = Callable[[Callable[[], None] | None], bool]
 # The ASGI extension of our server: its member "write" is a WriteNow, "on_disconnect" an OnDisconnect, and "receive" a
 # function that returns what `receive` would return without waiting, else None. For a WebSocket its member "send" takes

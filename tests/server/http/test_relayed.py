@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from client_stream import FakeStream, connect
 from gateway.fakes import App, FakeClient, FakeUpstreams, Script, Sleep, call, http_scope, key_of
 from oracle import check_error
 from virtual_time import REAL_BACKENDS, VIRTUAL_BACKENDS
@@ -898,3 +899,19 @@ async def test_there_is_nothing_at_other_paths(path: str) -> None:
     async with gateway() as (app, fake):
         assert (await call(app, path, json.dumps({"model": "emb"}).encode())).status == 404
         assert not fake.sent
+
+
+@pytest.mark.backends(*VIRTUAL_BACKENDS)
+async def test_a_body_with_a_broken_chunk_is_an_error_also_while_it_is_sent(record: Any) -> None:
+    body = form(b"emb", file=FILE)
+    head = (
+        b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: localhost\r\ncontent-type: %b\r\n"
+        b"transfer-encoding: chunked\r\n\r\n" % FORM.encode()
+    )
+    async with gateway() as (app, fake):
+        stream = FakeStream([head, b"%x\r\n%b\r\n" % (len(body) - 9, body[:-9]), 1.0, b"no size\r\n"])
+        await connect(app, stream).run()
+        assert stream.sent.startswith(b"HTTP/1.1 400 ")
+        assert b"the request's body cannot be read: " in stream.sent
+        assert fake.open_now == 0
+    assert record()["outcome"] in ("refused", "failed")
