@@ -183,7 +183,9 @@ class ModelCatalog(BackgroundTaskGroup):
             if upstream_list.failing:
                 LOG.info("the models of upstream %s are listed again", upstream.name)
             upstream_list.models, upstream_list.failing = models, False
-            self.listed[upstream.name] = {model.id: model for model in models}
+            listed = {model.id: model for model in models}
+            if listed != self.listed.get(upstream.name):  # else find_destinations() would compare it for each request
+                self.listed[upstream.name] = listed
             self._entries = None
         finally:
             upstream_list.tried = True

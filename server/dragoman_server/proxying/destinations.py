@@ -64,7 +64,7 @@ def find_destinations(
     model = model or _default_model(settings, client)
     key = "destinations", client.name, model
     found: _Found | None = settings.resolved.get(key)
-    # A list that was not fetched again is the same object.
+    # A list is the same object until it has changed.
     if found is None or found.upstreams is not upstreams or found.listed != listed:
         chain = _find_destinations(settings, client, model, upstreams, listed)
         found = settings.resolved.keep(key, _Found(upstreams, dict(listed), chain))

@@ -189,6 +189,18 @@ async def test_a_model_that_is_listed_no_more_is_gone() -> None:
         assert await it.names(at=3 * TTL_S + 1) == []
 
 
+@pytest.mark.anyio
+async def test_a_list_is_the_same_object_until_it_changes() -> None:
+    async with running(up=[openai_list("a"), openai_list("a"), openai_list("b")]) as it:
+        lists = []
+        for at in (0, TTL_S, 2 * TTL_S):
+            await it.names(at=at)
+            lists.append(it.catalog.listed["up"])
+        assert len(it.upstreams.sent) == 3
+        assert lists[0] is lists[1]
+        assert list(lists[2]) == ["b"]
+
+
 FAILURES = [
     Script(status=500),
     Script([b"<html>"]),
