@@ -184,7 +184,8 @@ class ModelCatalog(BackgroundTaskGroup):
                 LOG.info("the models of upstream %s are listed again", upstream.name)
             upstream_list.models, upstream_list.failing = models, False
             listed = {model.id: model for model in models}
-            if listed != self.listed.get(upstream.name):  # else find_destinations() would compare it for each request
+            # Else find_destinations() would compare all of it for each request.
+            if listed != self.listed.get(upstream.name):
                 self.listed[upstream.name] = listed
             self._entries = None
         finally:
