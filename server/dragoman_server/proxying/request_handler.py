@@ -135,8 +135,10 @@ class RequestHandler:
 
     def _client_has_left(self) -> None:
         if not self._end_sent:
-            self._record.outcome = "completed" if self._end_for_disconnect() else "client_left"
-            self._scope.cancel()
+            self._scope.cancel()  # whatever follows
+            self._record.outcome = "client_left"
+            if self._end_for_disconnect():
+                self._record.outcome = "completed"
 
     def _end_for_disconnect(self) -> bool:
         """End the response of a client that leaves. Return true if the client has got all of it.

@@ -104,7 +104,10 @@ class AppEvents:
         if call is not None:
             self.left = True
             self._changes.note()
-            call()
+            try:
+                call()
+            except Exception:  # it must not end the connection, which may have other requests
+                _log.exception("the application failed")
         return call is not None
 
     def _next(self, events: "deque[Message]") -> Message:

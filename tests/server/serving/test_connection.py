@@ -413,6 +413,19 @@ async def test_an_application_is_called_once_when_its_client_leaves() -> None:
     assert (calls, later.left) == (["left", "again"], False)
 
 
+async def test_what_is_called_when_a_client_leaves_ends_no_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fails() -> None:
+        raise ValueError("a bug")
+
+    events = AppEvents()
+    events.on_disconnect(fails)
+    assert events.offer({"type": "http.disconnect"})
+    assert events.left
+    assert [line.getMessage() for line in caplog.records] == ["the application failed"]
+
+
 async def test_nothing_waits_for_an_application_that_has_ended() -> None:
     events = AppEvents()
     async with anyio.create_task_group() as tasks:
