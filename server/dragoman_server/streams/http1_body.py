@@ -67,10 +67,8 @@ class LengthBody(BodyDecoder):
     __slots__ = ("_length", "_remaining")
 
     def __init__(self, length: int) -> None:
-        self.error, self.unused = (
-            None,
-            b"",
-        )  # without a call of the base, because each message has such a body
+        # Without a call of the base, because each message has such a body.
+        self.error, self.unused = None, b""
         self._length = self._remaining = length
         self.complete = length == 0
 
