@@ -55,7 +55,7 @@ class Chunk(NamedTuple):
 
 
 class Channel(Protocol):
-    """What of a ResponseChannel is used here."""
+    """The part of a ResponseChannel that is used here."""
 
     @property
     def write_now(self) -> WriteNow: ...

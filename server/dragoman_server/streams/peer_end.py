@@ -14,8 +14,8 @@ async def wait_for_peer_end(connected: socket.socket) -> None:
     if sys.platform != "linux" or connected.fileno() < 0:
         await anyio.sleep_forever()
         return
-    # An event loop waits for bytes only, and here there may be some that nobody takes. A set of its own with this
-    # socket becomes readable when "stream socket peer closed connection, or shut down writing half of connection"
+    # An event loop waits for bytes only, and here there may be some that nobody takes. A set with this socket alone
+    # becomes readable when "stream socket peer closed connection, or shut down writing half of connection"
     # -- https://man7.org/linux/man-pages/man2/epoll_ctl.2.html
     with select.epoll() as waiting:
         waiting.register(connected, select.EPOLLRDHUP)
