@@ -11,15 +11,15 @@ import anyio
 
 async def wait_for_peer_end(connected: socket.socket) -> None:
     """See ByteStream.peer_ended(). The socket may be closed meanwhile."""
-    if sys.platform != "linux" or connected.fileno() < 0:
-        await anyio.sleep_forever()
-        return
-    # An event loop waits for bytes only, and here there may be some that nobody takes. A set with this socket alone
-    # becomes readable when "stream socket peer closed connection, or shut down writing half of connection"
-    # -- https://man7.org/linux/man-pages/man2/epoll_ctl.2.html
-    with select.epoll() as waiting:
-        waiting.register(connected, select.EPOLLRDHUP)
-        await anyio.wait_readable(waiting.fileno())
+    if sys.platform == "linux" and connected.fileno() >= 0:
+        # An event loop waits for bytes only, and here there may be some that nobody takes. A set with this socket alone
+        # becomes readable when "stream socket peer closed connection, or shut down writing half of connection"
+        # -- https://man7.org/linux/man-pages/man2/epoll_ctl.2.html
+        with contextlib.suppress(OSError), select.epoll() as waiting:  # there may be no file left for it
+            waiting.register(connected, select.EPOLLRDHUP)
+            await anyio.wait_readable(waiting.fileno())
+            return
+    await anyio.sleep_forever()
 
 
 def reset_when_closed(connected: socket.socket) -> None:
