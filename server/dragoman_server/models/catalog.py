@@ -187,6 +187,7 @@ class ModelCatalog(BackgroundTaskGroup):
             # Else find_destinations() would compare all of it for each request.
             if listed != self.listed.get(upstream.name):
                 self.listed[upstream.name] = listed
+                self._settings.resolved.clear()  # what was found by the list before
             self._entries = None
         finally:
             upstream_list.tried = True
