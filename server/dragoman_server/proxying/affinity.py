@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from dragoman import UPSTREAMS, RequestHead
+from dragoman_server.relayed.body import CACHE_NAME, ID_REST
 
 # Headers by which clients name their session: Claude Code, Codex, opencode, pi.
 _SESSION_HEADERS = (
@@ -43,11 +44,9 @@ _BILLING = tuple([spec.billing_header for spec in UPSTREAMS.values() if spec.bil
 _MAX_BYTES = 8192
 
 # Ids of objects that belong to the account that made them, as a whole string of JSON: files, vector stores, containers
-# (OpenAI's, Anthropic's), conversations, skills, assistants, threads, videos; Google's caches. All have a
-# digit, and words such as file_search have none.
+# (OpenAI's, Anthropic's), conversations, skills, assistants, threads, videos; Google's caches.
 _REFERENCE = re.compile(
-    rb'"((?:(?:file|vs|cntr|container|conv|skill|asst|thread|video)[-_]|cachedContents/)'
-    rb'(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{4,100})"'
+    rf'"((?:file|vs|cntr|container|conv|skill|asst|thread|video){ID_REST}|{CACHE_NAME})"'.encode()
 )
 # Those that are looked up, the first ones.
 _MAX_REFERENCES = 16

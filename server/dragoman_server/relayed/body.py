@@ -31,10 +31,12 @@ _decode = json.JSONDecoder().raw_decode
 
 
 # Ids that vendors make, as the value of a member, or in a path: file-..., batch_..., msgbatch_...; cachedContents/...
-_ID = r"[a-z]{2,24}[-_][A-Za-z0-9_-]{4,100}"
-_NAME = "cachedContents/[A-Za-z0-9-]{1,100}"
-_IDS = re.compile(rf'"(?:(?:\w*_)?id"\s*:\s*"({_ID})|name"\s*:\s*"({_NAME}))"'.encode())
-_ID_IN_PATH = re.compile(rf"(?<=/)(?:{_NAME}|{_ID})(?=/|$)")
+# What follows the kind has a digit or a capital, and words such as vector_stores and file_search have neither.
+ID_REST = r"[-_](?=[a-z_-]*[A-Z0-9])[A-Za-z0-9_-]{4,100}"
+CACHE_NAME = "cachedContents/[A-Za-z0-9-]{1,100}"
+_ID = rf"[a-z]{{2,24}}{ID_REST}"
+_IDS = re.compile(rf'"(?:(?:\w*_)?id"\s*:\s*"({_ID})|name"\s*:\s*"({CACHE_NAME}))"'.encode())
+_ID_IN_PATH = re.compile(rf"(?<=/)(?:{CACHE_NAME}|{_ID})(?=/|$)")
 # Those of one body. An answer has a few that matter.
 _MAX_IDS = 16
 

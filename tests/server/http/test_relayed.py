@@ -615,6 +615,15 @@ async def test_an_id_that_is_not_known_is_looked_for_at_every_account() -> None:
         assert (await call(app, "/v1/files", method="GET")).status == 404
 
 
+async def test_the_name_of_an_endpoint_is_no_id() -> None:
+    """Clients may have it in metadata, which come back."""
+    made = answer(b'{"id":"vs_12345","metadata":{"my_id":"vector_stores"}}')
+    async with gateway(made, answer(b"{}"), **BY_ID) as (app, fake):
+        await call(app, "/v1/vector_stores", {"metadata": {"my_id": "vector_stores"}})
+        await call(app, "/v1/vector_stores", method="GET")
+        assert [each.account for each in fake.sent] == ["up/a", "up/b"]
+
+
 async def test_both_vendors_have_files_at_the_same_path() -> None:
     async with gateway(**BY_ID) as (app, fake):
         await call(app, "/v1/files", method="GET")
