@@ -332,7 +332,14 @@ TABLE += (
         cost=Cost.LATER,
     ),
     *(
-        _by_id(does, *_paths(path, _GOOGLES), methods=methods, vendors=GOOGLE, model=ModelPlace.ID)
+        _by_id(
+            does,
+            *_paths(path, _GOOGLES),
+            methods=methods,
+            vendors=GOOGLE,
+            model=ModelPlace.ID,
+            cost=Cost.LATER,  # it may be kept longer
+        )
         for does, path, methods in (
             ("List cached prompts (Google)", "cachedContents", _READS),
             (

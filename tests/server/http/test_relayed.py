@@ -870,6 +870,15 @@ async def test_a_keys_models_and_budget_apply(limits: Any, path: str, body: Any,
         assert (await call(app, path, body)).status == 401
 
 
+@pytest.mark.parametrize(("method", "status"), [("GET", 200), ("DELETE", 200), ("PATCH", 403)])
+async def test_a_cached_prompt_that_is_kept_longer_costs_more(method: str, status: int) -> None:
+    async with gateway(upstreams=(*UPSTREAMS, GOOGLE), **keyed(budget=1.0)) as (app, _):
+        headers = {"x-goog-api-key": "drk_red", "content-type": "application/json"}
+        body = b'{"ttl":"9999999s"}' if method == "PATCH" else b""
+        client = await call(app, "/v1beta/cachedContents/abc123", body, method=method, headers=headers)
+        assert client.status == status, client.body
+
+
 @pytest.mark.parametrize(
     ("path", "said"),
     [
