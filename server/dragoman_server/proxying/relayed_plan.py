@@ -6,6 +6,7 @@ Nothing else of it changes.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
+from urllib.parse import unquote_plus
 
 import msgspec
 
@@ -250,4 +251,7 @@ class RelayedPlanner(Planner):
         own = {spec.auth_query for spec in self.upstreams.values()}
         if self.boundary is not None:
             own.add("model")
-        return "&".join([each for each in self.query.split("&") if each.partition("=")[0] not in own])
+        # The name as it was decoded where the key was found.
+        return "&".join(
+            [each for each in self.query.split("&") if unquote_plus(each.partition("=")[0]) not in own]
+        )

@@ -754,7 +754,9 @@ async def test_a_cached_prompt_of_google_leads_back_to_its_account() -> None:
             assert (client.status, fake.sent[-1].content or b"") == (200, body)
         assert fake.sent[-1].url == "http://goog.test/v1beta/cachedContents/abc123?updateMask=ttl"
         assert {each.account for each in fake.sent} == {"goog/a"}
-        client = await call(app, "/v1beta/files/abc:download?alt=media&key=private", method="GET")
+        client = await call(
+            app, "/v1beta/files/abc:download?alt=media&key=private&%6Bey=private", method="GET"
+        )
         assert (client.status, fake.sent[-1].url) == (
             200,
             "http://goog.test/v1beta/files/abc:download?alt=media",
