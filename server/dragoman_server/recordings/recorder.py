@@ -300,12 +300,15 @@ class Recorder:
     def _attempt(self, attempt: _Attempt) -> RecordedAttempt:
         mask, to = self._settings.mask.joined(mask_of(attempt.call.headers)), attempt.destination
         fitted_to = capabilities_for(self._settings, to.settings, to.upstream_model, to.upstream)
+        url, mark, query = attempt.call.url.partition("?")
+        if attempt.tape.row is not None:  # it is the client's
+            query = redact_query(query)
         return RecordedAttempt(
             attempt.at_s,
             to.settings.name,
             to.upstream.name,
             to.upstream_model,
-            mask(attempt.call.url),
+            mask(url + mark + query),
             redact_headers(attempt.call.headers, mask),
             self._text(attempt.call.held, mask),
             msgspec.to_builtins(fitted_to),

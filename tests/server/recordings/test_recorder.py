@@ -417,16 +417,17 @@ async def test_json_of_the_other_endpoints_is_recorded(tmp_path: Path) -> None:
     body = {"model": "chat/embed", "input": [QUESTION, KEY]}
     for texts in (True, False):
         async with gateway({"/embeddings": answer}, record=str(tmp_path), record_texts=texts) as running:
-            client = await running.call("/v1/embeddings?key=sk-client-0123456789", body)
+            client = await running.call("/v1/embeddings?key=sk-client-0123456789&token=0123456789", body)
             assert client.status == 200
     shown, hidden = sorted(recordings(tmp_path), key=lambda each: not each.texts)
     assert (shown.request.method, shown.request.path, shown.model) == ("POST", "/v1/embeddings", "chat/embed")
-    assert shown.request.query == "key=****"
+    assert shown.request.query == "key=****&token=****"
     masked = [QUESTION, "*" * len(KEY)]
     assert json.loads(shown.request.body) == {**body, "input": masked}
     [attempt] = shown.attempts
     assert json.loads(attempt.body) == {"model": "embed", "input": masked}
     assert (attempt.method, attempt.account, attempt.status) == ("POST", "chat/default", 200)
+    assert attempt.url.endswith("/embeddings?token=****")
     assert joined(attempt.pieces) == joined(shown.response.pieces) == client.body
     assert {shown.request.file, shown.response.file, attempt.file, attempt.response_file} == {None}
     assert QUESTION not in hidden.request.body + hidden.attempts[0].body
