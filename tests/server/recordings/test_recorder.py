@@ -416,7 +416,9 @@ async def test_json_of_the_other_endpoints_is_recorded(tmp_path: Path) -> None:
     answer = Script([b'{"data":[{"embedding":[0.5]}],', b'"x":1}'], headers=JSON_TYPE)
     body = {"model": "chat/embed", "input": [QUESTION, KEY]}
     for texts in (True, False):
-        async with gateway({"/embeddings": answer}, record=str(tmp_path), record_texts=texts) as running:
+        async with gateway(
+            {"/embeddings?token=0123456789": answer}, record=str(tmp_path), record_texts=texts
+        ) as running:
             client = await running.call("/v1/embeddings?key=sk-client-0123456789&token=0123456789", body)
             assert client.status == 200
     shown, hidden = sorted(recordings(tmp_path), key=lambda each: not each.texts)
