@@ -38,6 +38,8 @@ BELOW = "/{below}"
 
 # What a segment of a path may be: it leads nowhere else, and needs no quotes.
 _SEGMENT = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9._~:@=-]{1,256}"
+# What else there may be in the place of a name. That of a model is quoted before it is sent.
+_PLACES = {"model": ".+"}
 
 
 class Cost(Enum):
@@ -63,7 +65,8 @@ class RelayedPath(msgspec.Struct, frozen=True, kw_only=True):
     """One row.
 
     Attributes:
-        paths: Under which it is served. `{id}` stands for one segment, BELOW at the end for all that follow.
+        paths: Under which it is served. `{id}` stands for one segment, `{model}` for a name, BELOW at the end for all
+            that follow.
         does: What it does, for people.
         vendors: Whose vendors the upstreams speak that may have it; the clients of the first one send it.
         needs_model: A request without a model is an error, unless `[endpoints]` has its path.
@@ -382,7 +385,7 @@ TABLE += (
 @cache  # few of them are asked for
 def _pattern(path: str) -> re.Pattern[str]:
     head, below, _ = path.partition(BELOW)
-    text = re.sub(r"\\{\w+\\}", lambda _: _SEGMENT, re.escape(head))
+    text = re.sub(r"\\{(\w+)\\}", lambda place: _PLACES.get(place[1], _SEGMENT), re.escape(head))
     return re.compile(f"{text}(?:/{_SEGMENT})*" if below else text)
 
 

@@ -85,6 +85,7 @@ async def explained(app: App, path: str, *sent: Any, **more: Any) -> Any:
         ("POST", "/v1/audio/transcriptions", FORM, PART % (b"model", b"emb"), ""),
         ("POST", "/v1/audio/transcriptions", {}, {"model": "emb"}, None),
         ("POST", "/v1beta/models/g:embedContent", {}, {"content": {}}, ""),
+        ("POST", "/v1/models/google/embed-x:predict", {}, {"instances": []}, ""),
         ("POST", "/v1beta/models/nowhere:embedContent", {}, {"content": {}}, None),
         ("POST", "/v1/messages/batches", {"anthropic-version": "2023-06-01"}, {"requests": [{"params": {"model": "anthropic.x"}}]}, ""),
         ("POST", "/v1/messages/batches", {"anthropic-version": "2023-06-01"}, {"requests": [{"params": {"model": "emb"}}]}, None),
