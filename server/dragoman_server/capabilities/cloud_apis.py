@@ -232,7 +232,7 @@ _DEPLOYED = re.compile(
     r"/(?P<rest>(?:chat/)?completions|embeddings|audio/(?:transcriptions|translations|speech)|images/(?:generations|edits))$"
 )
 _FILES = re.compile(r"/(?P<rest>(?:files|batches)(?:/[^/]+)*)$")
-_GENERATE = re.compile(r"/v1beta/models/(?P<model>[^/]+):(?P<verb>[A-Za-z]+)$")
+_GENERATE = re.compile(r"/v1(?:beta)?/models/(?P<model>[^/]+):(?P<verb>[A-Za-z]+)$")
 _MODELS = re.compile(r"/models$")
 
 _OLD_VERSIONS = ("2023-01-01", "2023-06-01")

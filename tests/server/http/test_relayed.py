@@ -730,6 +730,15 @@ async def test_googles_embeddings_have_the_model_in_the_path(
         assert (fake.sent[0].url, fake.sent[0].content) == (f"http://goog.test{version}/{url}", sent)
 
 
+@pytest.mark.parametrize("version", ["/v1beta", "/v1"])
+async def test_vertex_has_one_path_for_both_versions(version: str) -> None:
+    base_url = "https://aiplatform.googleapis.com/v1/projects/p/locations/global"
+    async with gateway(upstreams=(upstream("vertex", "gemini", base_url),)) as (app, fake):
+        client = await call(app, f"{version}/models/vertex/imagen:predict", {"instances": []})
+        assert client.status == 200, client.body
+    assert fake.sent[0].url == f"{base_url}/publishers/google/models/imagen:predict"
+
+
 @pytest.mark.parametrize("body", [b'{"input":"x"}', b'{"input":"x","model":"emb"}'])
 async def test_a_path_of_azure_names_the_model(body: bytes) -> None:
     async with gateway() as (app, fake):
