@@ -94,6 +94,7 @@ async def explained(app: App, path: str, *sent: Any, **more: Any) -> Any:
         ("GET", "/v1/files/file-abc123", {}, b"", "the account that has made the id"),
         ("DELETE", "/v1/files/file-abc123", {}, b"", "the account that has made the id"),
         ("GET", "/v1/batches", {}, b"", None),
+        ("PATCH", "/v1beta/cachedContents/abc123", {"x-goog-api-key": "x"}, {"ttl": "9s"}, "the account that has made the id"),
     ],
 )  # fmt: skip
 async def test_it_is_what_is_sent(method: str, path: str, headers: Any, body: Any, notes: str | None) -> None:

@@ -29,7 +29,7 @@ _SHOWN_CHARACTERS = 500
         config_option,
         click.Option(
             ["--method"],
-            type=click.Choice(["POST", "GET", "DELETE"]),
+            type=click.Choice(["POST", "PATCH", "GET", "DELETE"]),
             default="POST",
             show_default=True,
             help="the request's method; GET and DELETE have no body",
@@ -78,12 +78,13 @@ def explain(
     # They take a while to import.
     from dragoman_server.http.explanation import ClientCall, RequestExplainer
     from dragoman_server.proxying.explanation import NoEndpoint, as_builtins
+    from dragoman_server.relayed.table import SENDING
 
     settings = load_or_exit(config_file, UNBOUND).settings
     path, _, query = path.partition("?")
     key = None if key_name is None else _key(settings, key_name)
     headers = dict(_headers(header_lines))
-    body = read_document(file) if method == "POST" else b""
+    body = read_document(file) if method in SENDING else b""
     explainer = RequestExplainer(settings=settings, client_key=key)
     try:
         explanation = explainer.explain(ClientCall(method, unquote(path), query, headers, body))

@@ -19,6 +19,7 @@ from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.proxying.affinity import referred_ids
 from dragoman_server.proxying.explanation import NoEndpoint, as_builtins
 from dragoman_server.relayed.body import ids_in_path
+from dragoman_server.relayed.table import SENDING
 
 
 class ExplainedPath(msgspec.Struct):
@@ -66,5 +67,8 @@ def explain_routes(gateway: Gateway) -> Sequence[BaseRoute]:
             place="the path of the client's request, such as v1/messages",
         )
 
-    operations = {"GET": operation(None), "POST": operation(VENDORS_OBJECT), "DELETE": operation(None)}
+    operations = {
+        method: operation(VENDORS_OBJECT if method in SENDING else None)
+        for method in (*SENDING, "GET", "DELETE")
+    }
     return [AdminRoute(f"{EXPLAIN_PATH}/{{path:path}}", explain_request, **operations)]
