@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from dragoman import RequestRefused
+from dragoman.errors import mask_value
 from dragoman_server.feed.events import (
     MAX_LABEL_LENGTH,
     WIRE_EVENT,
@@ -71,6 +72,9 @@ class Feed(BackgroundTaskGroup):
     def configure(self, mask: Mask) -> None:
         """Use the mask of this configuration from now on."""
         self._encode()
+        # The old one knows the secrets that may be in what was kept by now.
+        masked = [EndedRequest(each.at, mask_value(each.line, self._mask)) for each in self.ended]
+        self.ended = deque(masked, MAX_ENDED)
         self._mask = mask
 
     # Events.

@@ -265,6 +265,16 @@ async def test_events_that_wait_are_few_and_masked_by_the_configuration_of_their
     assert [json.loads(event.data)["path"] for event in events] == ["/****"] * (MAX_WAITING + 2)
 
 
+async def test_what_is_kept_while_nobody_reads_is_masked_by_the_configuration_of_its_time() -> None:
+    feed = Feed(Mask([UPSTREAM_KEY]))
+    feed.ended.append(EndedRequest(0.0, {"id": "id", "error": f"no {UPSTREAM_KEY}", "losses": []}))
+    feed.configure(Mask(()))
+    with feed.kept(ALL):
+        [event] = feed.ring.after(0, ALL).events
+    assert json.loads(event.data)["error"] == "no ****"
+    assert feed.ended.maxlen == MAX_ENDED
+
+
 async def test_a_reader_that_is_behind_does_not_wait_between_batches() -> None:
     feed, got = Feed(Mask(())), list[int]()
 
