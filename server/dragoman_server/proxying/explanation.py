@@ -4,6 +4,7 @@ The gateway's own planner does all of it, and nothing is sent. `http.explanation
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -235,7 +236,8 @@ def shown_body(step: ExplainedRequest) -> JSON:
     """Return the value of a body; of one that is not JSON what it is, None if there is none."""
     kind = media_type(step.headers)
     if kind == "application/json" and step.body:
-        return decode(step.body)
+        with suppress(RemoteProtocolError):  # nothing reads those that are relayed as they are
+            return decode(step.body)
     return f"{kind}, {len(step.body)} bytes" if step.body else None
 
 

@@ -133,6 +133,13 @@ async def test_an_id_leads_to_the_account_that_made_it() -> None:
         assert fake.sent[0].account == "the-key-of-a-0123"
 
 
+async def test_a_body_that_nothing_reads_need_not_be_json() -> None:
+    async with gateway(Script([b"{}"])) as (app, fake):
+        [step] = (await explained(app, "/v1/files", b"{"))["upstreams"]
+        await call(app, "/v1/files", b"{")
+    assert (step["body"], fake.sent[0].content) == ("application/json, 1 bytes", b"{")
+
+
 async def test_a_count_that_is_an_estimate_is_sent_nowhere() -> None:
     async with gateway(Script([b"{}"])) as (app, _):
         found = await explained(app, "/model/claude/x/count-tokens", COUNTED)
