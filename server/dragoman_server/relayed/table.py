@@ -38,8 +38,9 @@ BELOW = "/{below}"
 
 # What a segment of a path may be: it leads nowhere else, and needs no quotes.
 _SEGMENT = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9._~:@=-]{1,256}"
-# What else there may be in the place of a name. That of a model is quoted before it is sent.
-_PLACES = {"model": ".+"}
+# What else there may be in the place of a name. That of a model is quoted before it is sent. The id of a stored chat is
+# not `batch`: at /v1/chat/completions/batch of vLLM requests have models.
+_PLACES = {"model": ".+", "chat": "chatcmpl-[A-Za-z0-9_-]{1,256}"}
 
 
 class Cost(Enum):
@@ -65,8 +66,8 @@ class RelayedPath(msgspec.Struct, frozen=True, kw_only=True):
     """One row.
 
     Attributes:
-        paths: Under which it is served. `{id}` stands for one segment, `{model}` for a name, BELOW at the end for all
-            that follow.
+        paths: Under which it is served. `{id}` stands for one segment, names in _PLACES for what is there, BELOW at
+            the end for all that follow.
         does: What it does, for people.
         vendors: Whose vendors the upstreams speak that may have it; the clients of the first one send it.
         needs_model: A request without a model is an error, unless `[endpoints]` has its path.
@@ -354,8 +355,8 @@ TABLE += (
     ),
     _by_id("Make, change and read conversations", f"/v1/conversations{BELOW}", methods=_ALL),
     _by_id("List stored chats", "/v1/chat/completions"),
-    _by_id("Return, change or delete a stored chat", "/v1/chat/completions/{id}", methods=_ALL),
-    _by_id("List the messages of a stored chat", "/v1/chat/completions/{id}/messages"),
+    _by_id("Return, change or delete a stored chat", "/v1/chat/completions/{chat}", methods=_ALL),
+    _by_id("List the messages of a stored chat", "/v1/chat/completions/{chat}/messages"),
     *(
         _by_id(
             does,

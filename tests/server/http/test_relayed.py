@@ -881,6 +881,17 @@ async def test_a_keys_models_and_budget_apply(limits: Any, path: str, body: Any,
         assert (await call(app, path, body)).status == 401
 
 
+@pytest.mark.parametrize(
+    ("path", "status"), [("/v1/chat/completions/batch", 404), ("/v1/chat/completions/chatcmpl-1", 200)]
+)
+async def test_another_path_below_chat_completions_is_no_stored_chat(path: str, status: int) -> None:
+    """With such a path of vLLM a key would use other models than its own, and no budget."""
+    settings = keyed(models=("up/small",), budget=1.0)
+    async with gateway(endpoints={"/v1/chat/completions": ("up",)}, **settings) as (app, fake):
+        client = await call(app, path, {"model": "large"}, headers={"authorization": "Bearer drk_red"})
+        assert (client.status, len(fake.sent)) == (status, int(status == 200)), client.body
+
+
 @pytest.mark.parametrize(("method", "status"), [("GET", 200), ("DELETE", 200), ("PATCH", 403)])
 async def test_a_cached_prompt_that_is_kept_longer_costs_more(method: str, status: int) -> None:
     async with gateway(upstreams=(*UPSTREAMS, GOOGLE), **keyed(budget=1.0)) as (app, _):
