@@ -192,7 +192,8 @@ def test_a_beginning_that_is_no_message(first: str) -> None:
         ({"container": "cntr_68af", "conversation": {"id": "conv_68af"}}, ["cntr_68af", "conv_68af"]),
         ({"cachedContent": "cachedContents/4x7q-abc"}, ["cachedContents/4x7q-abc"]),
         # Ids without a digit: one of fifty random ones.
-        ([{"file_id": "file-abXYcd"}, {"cachedContent": "cachedContents/qwerty"}], ["file-abXYcd", "cachedContents/qwerty"]),
+        ({"file_id": "file-abXYcd"}, ["file-abXYcd"]),
+        ({"cachedContent": "cachedContents/qwerty"}, ["cachedContents/qwerty"]),
         ({"tools": [{"type": "file_search"}], "kind": "container_expired"}, []),
         # Calls and messages are no account's, and neither is what a text says.
         ({"id": "call_12345", "tool_use_id": "toolu_12345", "model": "file-reader/x"}, []),
