@@ -59,7 +59,7 @@ class CountEndpoint(BaseEndpoint):
 
     async def serve(self, request: ClientRequest) -> None:
         body, request_head = await self.read(request, counts=False)
-        destination = self.destination(request_head.model)
+        destination = self.destinations(request_head.model)[0]
         request.record.model, request.record.stream = request_head.model, False
         record_destination(request.record, destination)
         unresolved = None

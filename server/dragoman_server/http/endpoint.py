@@ -256,17 +256,18 @@ class BaseEndpoint(ABC):
         request_head: from peek() for this body, if that was called already. change: see PlanChange.
         """
         # The request refers to the plan, which must not refer to the request.
+        if request_head is None:
+            request_head = await request.off_loop(len(body), peek, body, request.model_in_path)
         store = self.gateway.reasoning_store
         if store is not None and self.protocol.clients_drop_signatures:
-            if request_head is None:
-                request_head = await request.off_loop(len(body), peek, body)
             request.reasoning_key = await request.off_loop(
                 len(body), reasoning_key, request.owner, request.headers, request_head
             )
-        # Only one of several accounts has a file that was uploaded to it.
         gateway, now = self.gateway, request.time()
-        ids = await request.off_loop(len(body), referred_ids, body) if gateway.pool.has_choice else []
-        account = await gateway.pool.account_of(ids)
+        chain, account = self.destinations(request_head.model), ""
+        if len(chain) > 1 or len(chain[0].accounts) > 1:
+            # Only one of them has a file that was uploaded to it.
+            account = await gateway.pool.account_of(await request.off_loop(len(body), referred_ids, body))
         key = request.reasoning_key
         planner = Planner(
             gateway.settings,
@@ -340,12 +341,12 @@ class BaseEndpoint(ABC):
         # Not awaited here: the arguments have the plan, and a stream may stay open for hours.
         return RequestHandler(request, plan, self.gateway, sends=sends, store_response=store_response).run()
 
-    def destination(self, model: str) -> Destination:
-        """Return where a request for this model goes first. Raises RemoteProtocolError, see find_destinations()."""
+    def destinations(self, model: str) -> tuple[Destination, ...]:
+        """Return where a request for this model may go, the best first. Raises as find_destinations() does."""
         gateway = self.gateway
         return find_destinations(
             gateway.settings, self.protocol, model, gateway.upstreams, gateway.catalog.listed
-        )[0]
+        )
 
 
 class ByProtocol:

@@ -142,7 +142,7 @@ class ResponsesEndpoint(ProtocolEndpoint):
         generates = turn is None or turn.generates
         if options is not None:
             background.check(self.gateway)
-        destination = self.destination(request_head.model)
+        destination = self.destinations(request_head.model)[0]
         expanded = await self.expand(
             request,
             body,
@@ -327,7 +327,7 @@ class CompactEndpoint(BaseEndpoint):
 
     async def serve(self, request: ClientRequest) -> None:
         body, request_head = await self.read(request)
-        destination = self.destination(request_head.model)
+        destination = self.destinations(request_head.model)[0]
         expanded = await self.expand(request, body, request_head, destination, store_response=False)
         if destination.upstream.stored_responses is not None:
             path = f"{destination.upstream.path}/compact"

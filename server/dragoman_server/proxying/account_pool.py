@@ -69,7 +69,6 @@ class AccountPool:
         clock: Returns the seconds since the epoch.
         random: Returns a random number from 0 to 1.
         balances: The money that they have left, None where it is not read.
-        has_choice: An upstream has several accounts.
     """
 
     def __init__(
@@ -85,7 +84,6 @@ class AccountPool:
         self.balances = balances
         self.clock = clock
         self.random = random
-        self.has_choice = any(len(settings.accounts_of(each)) > 1 for each in settings.upstreams)
         self._ids = {account.id for account in settings.all_accounts()}
         self.max_attempts = settings.server.max_attempts
         self.account_wait_s = settings.server.account_wait_s

@@ -597,6 +597,14 @@ async def test_what_refers_to_a_file_goes_to_the_account_that_has_it(
         assert {each.account for each in fake.sent[1:]} == accounts
 
 
+async def test_of_a_chain_the_upstream_that_has_the_file_is_asked() -> None:
+    settings: Any = {"upstreams": keyless(*BOTH), "endpoints": {"/v1/files": ("up",)}}
+    async with gateway(answer(A_FILE), answer(b"{}"), **settings) as (app, fake):
+        await call(app, "/v1/files", b"--b--", headers={"content-type": FORM})
+        await call(app, "/v1/chat/completions", {**CHAT_WITH_FILE, "model": "two"})
+        assert {each.url.partition("/v1")[0] for each in fake.sent} == {"http://up.test"}
+
+
 @pytest.mark.backends(*REAL_BACKENDS)
 async def test_an_id_that_is_not_known_is_looked_for_at_every_account() -> None:
     async with gateway(NOT_FOUND, answer(A_FILE), **BY_ID) as (app, fake):

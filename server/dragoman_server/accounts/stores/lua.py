@@ -210,7 +210,10 @@ return {{before, {{}}, {{}}}}
 # Keys: the ids.
 BIND_IDS = f"""
 local op = cjson.decode(ARGV[1])
-for _, key in ipairs(KEYS) do redis.call('SET', key, op.account, 'EX', {ID_S:.0f}) end
+for _, key in ipairs(KEYS) do
+  local account = redis.call('GET', key)
+  if not account or account == op.account then redis.call('SET', key, op.account, 'EX', {ID_S:.0f}) end
+end
 return {{0, {{}}, {{}}}}
 """
 

@@ -281,7 +281,7 @@ class Add(Operation[list[float]], frozen=True):
 
 
 class BindIds(Write, frozen=True):
-    """Record which account made ids of a vendor."""
+    """Record which account made ids of a vendor, if that is not known: another one may only name them."""
 
     ids: Sequence[str]
     account: str
@@ -290,7 +290,8 @@ class BindIds(Write, frozen=True):
 
     def apply(self, tables: Tables) -> None:
         for key in self.keys():
-            tables.put_conversation(key, self.account, self.now, ID_S)
+            if tables.account_of(key, self.now) in (None, self.account):
+                tables.put_conversation(key, self.account, self.now, ID_S)
 
     def keys(self) -> list[str]:
         return [f"id:{id}" for id in self.ids]
