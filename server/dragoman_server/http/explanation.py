@@ -131,11 +131,10 @@ class RequestExplainer:
         model_in_path = Endpoint(template).match(call.path) or model_in_path
         head, models, boundary, form_model = _read(row, call, model_in_path)
         rule = list[str]()
-        if account and not models:
-            rule = [account.partition("/")[0]]
-        elif not models:
-            rule = rule_or_refuse(self.settings, self.upstreams, row, template, call.path)
-            if row.has_ids and ids_in_path(call.path):
+        if not models:
+            rule = rule_or_refuse(self.settings, self.upstreams, row, template, call.path, account)
+            account = account if account.partition("/")[0] == rule[0] else ""
+            if not account and row.has_ids and ids_in_path(call.path):
                 notes.append("it goes to the account that has made the id, if that is known")
         self._check_key(client, row, call, models, rule)
         if len(call.body) > SMALL_BYTES and (boundary is not None or not models):

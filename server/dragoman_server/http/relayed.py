@@ -146,9 +146,9 @@ class RelayingEndpoint(BaseEndpoint):
         ids = [*ids_in_path(path), *await request.off_loop(len(known), referred_ids, known)]
         account, rule = await gateway.pool.account_of(ids), list[str]()
         if not models:
-            rule = [account.partition("/")[0]]
-            if not account:
-                rule = rule_or_refuse(gateway.settings, gateway.upstreams, row, self.endpoint.path, path)
+            template = self.endpoint.path
+            rule = rule_or_refuse(gateway.settings, gateway.upstreams, row, template, path, account)
+            account = account if account.partition("/")[0] == rule[0] else ""
             self._check_upstreams(request, rule)
         for model in reversed(models or [""]):  # the first one is in the record, and counts
             await self.admit(request, model, upload.length or upload.size, counts=model in ("", *models[:1]))
@@ -221,16 +221,23 @@ def protocol_of_row(
 
 
 def rule_or_refuse(
-    settings: Settings, specs: Mapping[str, UpstreamSpec], row: RelayedPath, template: str, path: str
+    settings: Settings,
+    specs: Mapping[str, UpstreamSpec],
+    row: RelayedPath,
+    template: str,
+    path: str,
+    account: str = "",
 ) -> list[str]:
     """Return the upstreams for requests that name no model. Raises RemoteProtocolError and RequestRefused.
 
-    template: the path of the row that `path` fits.
+    template: the path of the row that `path` fits. account: that made what it is about, "" if none is known.
     """
     found = rule_for(settings.endpoints, path)
     able = [
         each.name for each in settings.upstreams if any(row.may_be_at(specs[name]) for name in each.protocols)
     ]
+    if account.partition("/")[0] in able:  # else the vendors have the same id for something
+        return [account.partition("/")[0]]
     # Another vendor may have the same path, and this one needs no rule for it.
     if found and (row.model is not ModelPlace.ID or not {*found}.isdisjoint(able)):
         return [*found]

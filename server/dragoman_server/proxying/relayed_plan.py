@@ -90,7 +90,7 @@ class RelayedPlanner(Planner):
         row, method: See RelayedPlan.
         path: That was requested, below the gateway's root.
         models: The names of its models: one, several for a batch, none where something else decides.
-        rule: The upstreams that `[endpoints]` has for it, for requests without a model.
+        rule: The upstream of the account, or those that `[endpoints]` has for it, for requests without a model.
         boundary: Of the form that the body is, None for another body.
         form_model: The model that the form names, "" for none; None if it was not read.
         upload: The body, if it is sent while it arrives.
@@ -112,9 +112,8 @@ class RelayedPlanner(Planner):
 
     def _by_names(self) -> tuple[Destination, ...]:
         """Return the upstream of the account, or the one that `[endpoints]` has. Raises RequestRefused."""
-        names = [self.account.partition("/")[0]] if self.account else self.rule
-        found = [self._usable(self._without_model(name)) for name in names]
-        return tuple([to for to in found if to is not None][:1]) or self._refuse(names[0])
+        found = [self._usable(self._without_model(name)) for name in self.rule]
+        return tuple([to for to in found if to is not None][:1]) or self._refuse(self.rule[0])
 
     def _by_models(self) -> tuple[Destination, ...]:
         """Return where the models lead, to one upstream. Raises RemoteProtocolError and RequestRefused."""
