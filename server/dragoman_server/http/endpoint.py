@@ -290,6 +290,7 @@ class BaseEndpoint(ABC):
             check_input=None if gateway.input_checker is None else gateway.input_checker(),
             change=change,
             refused_members=gateway.refused_members,
+            chain=chain,
             account=account,
         )
         return await request.off_loop(len(body), planner.first)
