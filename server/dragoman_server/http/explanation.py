@@ -12,7 +12,14 @@ from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.http.cloud_paths import cloud_request_at
 from dragoman_server.http.count_tokens import complete_request, upstream_count
-from dragoman_server.http.relayed import boundary_in, named_model, protocol_of_row, rule_or_refuse
+from dragoman_server.http.relayed import (
+    boundary_in,
+    head_of,
+    head_of_form,
+    named_model,
+    protocol_of_row,
+    rule_or_refuse,
+)
 from dragoman_server.proxying.destinations import find_destinations
 from dragoman_server.proxying.explanation import (
     EXPLAINED_AT,
@@ -32,8 +39,6 @@ from dragoman_server.relayed.form import Form
 from dragoman_server.relayed.table import SENDING, ModelPlace, RelayedPath, rows_at
 from dragoman_server.settings import ClientKey, Settings
 from dragoman_server.wire.replies import protocol_of_client
-
-_NO_HEAD = RequestHead("", False, {})
 
 
 class ClientCall(NamedTuple):
@@ -216,21 +221,17 @@ def _read(
     row: RelayedPath, call: ClientCall, model_in_path: str
 ) -> tuple[RequestHead, list[str], bytes | None, str | None]:
     """Return what is known of a body, its models, the boundary of a form, and the model that it names."""
-    boundary, head, form_model = None, _NO_HEAD, None
+    boundary = boundary_in(row, call.headers) if row.model is ModelPlace.BODY else None
+    form_model = None
+    if boundary is None:
+        head = head_of(row, model_in_path, call.body)
+    else:
+        form = Form(boundary)
+        form.receive_data(call.body)
+        named = named_model(call.headers, call.query)
+        form_model = None if named else form.model or ""
+        head = head_of_form(named, model_in_path, form_model)
+    models = [head.model] if head.model else []
     if row.model is ModelPlace.REQUESTS:
-        return head, models_in(call.body), None, None
-    if row.model is ModelPlace.PATH:
-        head = RequestHead(model_in_path, False, {})
-    elif row.model is ModelPlace.RESOURCE:
-        head = RequestHead(peek(call.body).model.removeprefix("models/"), False, {})
-    elif row.model is ModelPlace.BODY:
-        boundary = boundary_in(row, call.headers)
-        if boundary is None:
-            head = peek(call.body, model_in_path)
-        else:
-            form = Form(boundary)
-            form.receive_data(call.body)
-            named = named_model(call.headers, call.query)
-            form_model = None if named else form.model or ""
-            head = RequestHead(named or model_in_path or form_model or "", False, {})
-    return head, [head.model] if head.model else [], boundary, form_model
+        models = models_in(call.body)
+    return head, models, boundary, form_model

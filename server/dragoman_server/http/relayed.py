@@ -49,7 +49,8 @@ from dragoman_server.wire.headers import media_type
 # Where a client names the model of a form, besides the parameter `model` of the query.
 MODEL_HEADER = "dragoman-model"
 
-_NO_HEAD = RequestHead("", False, {})
+# A body with its model there is read whole, unless it is a form.
+_IN_WHOLE_BODIES = (ModelPlace.BODY, ModelPlace.PATH, ModelPlace.RESOURCE)
 
 
 def relayed_routes(gateway: Gateway) -> list[BaseRoute]:
@@ -185,24 +186,15 @@ class RelayingEndpoint(BaseEndpoint):
         self, request: ClientRequest, upload: Upload
     ) -> tuple[bytes | None, RequestHead, bytes | None, str | None]:
         """Return the body if it was read whole, and what is known of it; of a form the boundary and its own model."""
-        row = self._row
-        if row.model is ModelPlace.PATH:
-            return await upload.read_whole(), RequestHead(request.model_in_path, False, {}), None, None
-        if row.model is ModelPlace.RESOURCE:
-            body = await upload.read_whole()
-            head = await request.off_loop(len(body), peek, body)
-            return body, RequestHead(head.model.removeprefix("models/"), False, {}), None, None
-        if row.model is not ModelPlace.BODY:
-            return None, _NO_HEAD, None, None
-        boundary = boundary_in(row, request.headers)
+        row, in_path = self._row, request.model_in_path
+        boundary = boundary_in(row, request.headers) if row.model is ModelPlace.BODY else None
         if boundary is not None:
             named = named_model(request.headers, request.query)
             form_model = None if named else await _model_in_form(upload, boundary)
-            # Clouds that name the model in the path ignore what the body says.
-            head = RequestHead(named or request.model_in_path or form_model or "", False, {})
-            return None, head, boundary, form_model
-        body = await upload.read_whole()
-        return body, await request.off_loop(len(body), peek, body, request.model_in_path), None, None
+            return None, head_of_form(named, in_path, form_model), boundary, form_model
+        body = await upload.read_whole() if row.model in _IN_WHOLE_BODIES else None
+        known = body or b""
+        return body, await request.off_loop(len(known), head_of, row, in_path, known), None, None
 
     def _check_upstreams(self, request: ClientRequest, upstreams: list[str]) -> None:
         """Raise RequestRefused (403) if a request without a model may not go to these upstreams."""
@@ -252,6 +244,22 @@ def rule_or_refuse(
         status=404,
         code="unknown_url",
     )
+
+
+def head_of(row: RelayedPath, model_in_path: str, body: bytes) -> RequestHead:
+    """Return what is known of a request whose body is no form. Raises RemoteProtocolError."""
+    if row.model is ModelPlace.BODY:
+        return peek(body, model_in_path)
+    model = model_in_path if row.model is ModelPlace.PATH else ""
+    if row.model is ModelPlace.RESOURCE:
+        model = peek(body).model.removeprefix("models/")
+    return RequestHead(model, False, {})
+
+
+def head_of_form(named: str, model_in_path: str, form_model: str | None) -> RequestHead:
+    """Return what is known of a form. named: from named_model(). form_model: see RelayedPlanner."""
+    # Clouds that name the model in the path ignore what the body says.
+    return RequestHead(named or model_in_path or form_model or "", False, {})
 
 
 def boundary_in(row: RelayedPath, headers: Mapping[str, str]) -> bytes | None:
