@@ -9,7 +9,7 @@ several requests; and a client that leaves ends all of it.
     relayed_plan     the same for the endpoints of `relayed.table`
     destinations     where the requests for a model go
     betas            which betas an upstream gets
-    affinity         the key of a conversation
+    affinity         the key of a conversation, and the ids of files and other objects that it refers to
     explanation      what would happen to a request with a plan, for `http.explanation`
     request_handler  the scope of a request and its tasks: leaving, heartbeats, hedges, its writer
     account_pool     the account of each attempt, and what its outcome means for it

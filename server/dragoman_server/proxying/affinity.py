@@ -1,8 +1,7 @@
 """Find what ties a request to an account: the conversation that it belongs to, and the files that it refers to.
 
-The key of a conversation is derived here, so that it can stay with its account.
-
-The upstream gets it as `prompt_cache_key` where the client sends none (`_transforms.cache_key`).
+A conversation has a key, by which it stays with its account. The upstream gets it as `prompt_cache_key` where the
+client sends none (`_transforms.cache_key`).
 
 The client's own name for its session is used first (a header, `prompt_cache_key`), because it is cheap and exact.
 Otherwise the beginning of the conversation is used, which is the same from turn to turn. The key is a hash, so the
