@@ -29,6 +29,8 @@ ADMIN_KEY = "0123456789abcdef" * 2
 SCREENSHOTS = os.environ.get("DRAGOMAN_SCREENSHOTS")
 
 HOUR = 3600
+# Each connection has one request, and the gateway has to know that, or its next request may get a closed connection.
+_CLOSE = "connection: close\r\n"
 XSS = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>"
 
 _SERVER = f"""
@@ -78,11 +80,11 @@ class Rig:
         if b"cool down" in request and not self._refused:
             self._refused = True
             body = {"error": {"message": "slow down", "type": "rate_limit"}}
-            conversation.send(whole(body, "429 Too Many Requests", "retry-after: 90\r\n"))
+            conversation.send(whole(body, "429 Too Many Requests", f"retry-after: 90\r\n{_CLOSE}"))
             return
         if b"be wrong" in request:
             message = f"wrong {XSS}" if b"<script>" in request else "max_tokens is wrong: 99999 is too much"
-            conversation.send(whole({"error": {"message": message}}, "400 Bad Request"))
+            conversation.send(whole({"error": {"message": message}}, "400 Bad Request", _CLOSE))
         elif b"say nothing" in request:
             self.release.wait(DEADLINE_S)
             conversation.send(STREAM_HEAD + CHAT_STREAM)
@@ -100,7 +102,7 @@ class Rig:
                 "total_tokens": 1264,
                 "prompt_tokens_details": {"cached_tokens": 900},
             }
-            conversation.send(whole({**CHAT_WHOLE, "usage": usage}))
+            conversation.send(whole({**CHAT_WHOLE, "usage": usage}, headers=_CLOSE))
 
     def post(self, text: str, path: str = CHAT_PATH, **more: Any) -> tuple[int, str]:
         """Send a request. Return the status and the id. "cool down": its first attempt gets a 429."""
