@@ -5,15 +5,15 @@ traceback and keeps no descriptor.
 from __future__ import annotations
 
 import pytest
-from edge import CHAT_PATH, MESSAGES_PATH, RESPONSES_PATH, chat, post
+from edge import CHAT_PATH, chat, post
 from fuzz import chunks, cut_places, cuts, damage, mutated_json, run
 from fuzz_server import Served
+from gateway.scripted import PATHS
 from hypothesis import strategies as st
 from laws.fixtures import REQUESTS
 
 pytestmark = [pytest.mark.process, pytest.mark.fuzz]
 
-_PATHS = {"openai_chat": CHAT_PATH, "anthropic_messages": MESSAGES_PATH, "openai_responses": RESPONSES_PATH}
 _HEADS = [
     post(CHAT_PATH, chat()),
     post(CHAT_PATH, chat(stream=False)),
@@ -30,13 +30,13 @@ _HEADS = [
     b"upgrade: h2c\r\nhttp2-settings: AAMAAABkAARAAAAAAAIAAAAA\r\n\r\n",
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 ]
-_bodies = {name: [*REQUESTS[name].values()] for name in _PATHS}
+_bodies = {name: [*REQUESTS[name].values()] for name in PATHS}
 requests = st.one_of(
     st.tuples(
         st.lists(st.sampled_from(_HEADS), min_size=1, max_size=3).map(b"".join), st.lists(cuts, max_size=4)
     ).map(lambda drawn: damage(*drawn)),
     mutated_json(_bodies).map(
-        lambda drawn: post(_PATHS[drawn[0]], drawn[1].replace(b'"some-model"', b'"up/m"'))
+        lambda drawn: post(PATHS[drawn[0]], drawn[1].replace(b'"some-model"', b'"up/m"'))
     ),
 )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from core.toy_protocol import toy
+from oracle import CHAT, GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
 from dragoman._engine.request import RequestTranslator, TranslatedRequest
 from dragoman._ir.events import Signature
@@ -15,10 +16,9 @@ from dragoman._ir.undo import Undo
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import decode, encode
+from dragoman._wire.splice import peek
 from dragoman.codec import Capabilities, SignaturePlaces
 
-CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
-ALL = (CHAT, MESSAGES, RESPONSES)
 SIGNER = Signer(b"a secret")
 MODEL = "upstream-model"
 
@@ -27,9 +27,15 @@ NATIVE: dict[str, dict[str, Any]] = {
     CHAT: {"type": "reasoning.encrypted", "data": "Z29vZ2xl", "format": "google-gemini-v1", "index": 0},
     MESSAGES: {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
     RESPONSES: {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "Y2lwaGVy"},
+    GEMINI: {"text": "Hm.", "thought": True, "thoughtSignature": "c2ln"},
 }
-AT = {CHAT: "/messages/1/reasoning_details", MESSAGES: "/messages/1/content", RESPONSES: "/input"}
-FIRST = {CHAT: 0, MESSAGES: 0, RESPONSES: 1}
+AT = {
+    CHAT: "/messages/1/reasoning_details",
+    MESSAGES: "/messages/1/content",
+    RESPONSES: "/input",
+    GEMINI: "/contents/1/parts",
+}
+FIRST = {CHAT: 0, MESSAGES: 0, RESPONSES: 1, GEMINI: 0}
 
 
 def signed(protocol: str, model: str = "") -> Signature:
@@ -38,12 +44,26 @@ def signed(protocol: str, model: str = "") -> Signature:
     return Signature(protocol, {"reasoning_details": [native]} if protocol == CHAT else native, model)
 
 
+def wrapped(protocol: str, signature: Signature, signer: Signer = SIGNER) -> str:
+    """Return the text that a client of the protocol got in place of the signature. Gemini's fields hold bytes."""
+    return signer.wrap_list([signature]) if protocol == GEMINI else signer.wrap(signature)
+
+
+FORGED = "drg1.bm8"
+
+
+def forged(protocol: str) -> str:
+    return "ZHJnMS5XMTA=" if protocol == GEMINI else FORGED
+
+
 def carrier(protocol: str, text: str) -> dict[str, Any]:
     """Return an object in which a client of the protocol sends a wrapped signature back."""
     if protocol == CHAT:
         return {"type": "reasoning.encrypted", "data": text, "format": "dragoman-v1", "index": 0}
     if protocol == MESSAGES:
         return {"type": "thinking", "thinking": "Hm.", "signature": text}
+    if protocol == GEMINI:
+        return {"text": "", "thoughtSignature": text}
     return {
         "type": "reasoning",
         "id": "rs_x7",
@@ -68,6 +88,11 @@ def body_of(protocol: str, objects: Sequence[Any]) -> dict[str, Any]:
         more: list[Any] = [turn, {"type": "web_search_call", "id": "ws_1"}, {"role": "user"}]
         items = [{"role": "user", "content": "Hi"}, *objects, *more]
         return {**body, "input": items, "tool_choice": {"type": "function", "function": {"name": "g"}}}
+    if protocol == GEMINI:
+        parts: list[Any] = [*objects, {"text": "Hm.", "new": 1}, odd]
+        turns = [{"role": "user", "parts": [{"text": "Hi"}]}, {"role": "model", "parts": parts, "new": 1}]
+        del body["model"]  # it is in the path
+        return {**body, "contents": [*turns, {"role": "user"}], "generationConfig": {"stopSequences": ["a"]}}
     parts = [{"type": "text", "text": "Hm.", "new": 1}, odd]
     turn = {"role": "assistant", "content": [*objects, *parts], "new": 1}
     if protocol == CHAT:
@@ -91,55 +116,63 @@ def relayed(protocol: str, body: dict[str, Any], **options: Any) -> TranslatedRe
     translator = RequestTranslator(
         client=protocol, upstream=protocol, signer=SIGNER, capabilities=capabilities, policy=policy
     )
-    return translator.translate(encode(body), **{"model": MODEL, **options})
+    data = encode(body)
+    head = peek(data, "" if "model" in body else "alias")  # otherwise the path has it
+    return translator.translate(data, **{"model": MODEL, "request_head": head, **options})
+
+
+def sent(protocol: str, objects: Sequence[Any]) -> bytes:
+    """Return the body that the upstream is to get."""
+    body = body_of(protocol, objects)
+    return encode({**body, "model": MODEL} if "model" in body else body)
 
 
 def losses_of(out: TranslatedRequest) -> list[tuple[LossCode, str]]:
     return [(loss.code, loss.path) for loss in out.losses]
 
 
-OTHER = {CHAT: MESSAGES, MESSAGES: RESPONSES, RESPONSES: CHAT}
+OTHER = {CHAT: MESSAGES, MESSAGES: RESPONSES, RESPONSES: GEMINI, GEMINI: CHAT}
 
 
-@pytest.mark.parametrize("protocol", ALL)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_what_the_vendor_signed_is_put_back_and_every_other_byte_stays(protocol: str) -> None:
-    objects = [carrier(protocol, SIGNER.wrap(signed(protocol, MODEL)))]
+    objects = [carrier(protocol, wrapped(protocol, signed(protocol, MODEL)))]
     out = relayed(protocol, body_of(protocol, objects))
-    assert out.body == encode({**body_of(protocol, [NATIVE[protocol]]), "model": MODEL})
+    assert out.body == sent(protocol, [NATIVE[protocol]])
     assert losses_of(out) == []
     assert (out.relayed, out.rewritten, out.headers, out.undo) == (True, False, (), Undo())
     assert (out.upstream_model, out.request.model, out.request.stream) == (MODEL, "alias", False)
     assert out.prompt_tokens == len(encode(body_of(protocol, objects))) // 4
 
 
-FORGED = "drg1.bm8"
-
-
-@pytest.mark.parametrize("protocol", ALL)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize("by", ["another vendor", "another model", "nobody", "another secret"])
 def test_what_the_upstream_cannot_read_is_dropped_and_recorded(protocol: str, by: str) -> None:
     text = {
-        "another vendor": SIGNER.wrap(signed(OTHER[protocol], MODEL)),
-        "another model": SIGNER.wrap(signed(protocol, "another")),
-        "nobody": FORGED,
-        "another secret": Signer(b"another").wrap(signed(protocol, MODEL)),
+        "another vendor": wrapped(protocol, signed(OTHER[protocol], MODEL)),
+        "another model": wrapped(protocol, signed(protocol, "another")),
+        "nobody": forged(protocol),
+        "another secret": wrapped(protocol, signed(protocol, MODEL), Signer(b"another")),
     }[by]
     out = relayed(protocol, body_of(protocol, [NATIVE[protocol], carrier(protocol, text)]))
-    assert out.body == encode({**body_of(protocol, [NATIVE[protocol]]), "model": MODEL})
+    assert out.body == sent(protocol, [NATIVE[protocol]])
     assert losses_of(out) == [(LossCode.FOREIGN_SIGNATURE, f"{AT[protocol]}/{FIRST[protocol] + 1}")]
 
 
-@pytest.mark.parametrize("protocol", ALL)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_a_signature_alone_leaves_no_empty_list(protocol: str) -> None:
-    out = relayed(protocol, body_of(protocol, [carrier(protocol, FORGED)]))
-    assert out.body == encode({**body_of(protocol, []), "model": MODEL})
+    out = relayed(protocol, body_of(protocol, [carrier(protocol, forged(protocol))]))
+    assert out.body == sent(protocol, [])
 
 
-@pytest.mark.parametrize("protocol", ALL)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_what_the_upstream_has_refused_is_left_out(protocol: str) -> None:
-    body = body_of(protocol, [NATIVE[protocol], carrier(protocol, SIGNER.wrap(signed(protocol, MODEL)))])
+    body = body_of(
+        protocol, [NATIVE[protocol], carrier(protocol, wrapped(protocol, signed(protocol, MODEL)))]
+    )
     out = relayed(protocol, body, signed_reasoning=False)
-    assert out.body == encode({**body_of(protocol, []), "model": MODEL})
+    # A part is there for its text, too.
+    assert out.body == sent(protocol, [{"text": "Hm.", "thought": True}] if protocol == GEMINI else [])
     paths = [f"{AT[protocol]}/{FIRST[protocol] + number}" for number in (0, 1)]
     assert losses_of(out) == [(LossCode.FOREIGN_SIGNATURE, path) for path in paths]
 
@@ -148,12 +181,12 @@ REWRITTEN = Capabilities(relay="rewrite")
 
 
 @pytest.mark.parametrize("signed_reasoning", [True, False])
-@pytest.mark.parametrize("protocol", ALL)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_a_request_that_is_rewritten_has_its_signatures_restored_first(
     protocol: str, signed_reasoning: bool
 ) -> None:
-    restorable = carrier(protocol, SIGNER.wrap(signed(protocol, MODEL)))
-    foreign = carrier(protocol, SIGNER.wrap(signed(OTHER[protocol], MODEL)))
+    restorable = carrier(protocol, wrapped(protocol, signed(protocol, MODEL)))
+    foreign = carrier(protocol, wrapped(protocol, signed(OTHER[protocol], MODEL)))
     hi = {"role": "user", "content": "Hi"}
     turn: dict[str, Any] = {"role": "assistant", "content": "a"}
     expected = [NATIVE[protocol]] if signed_reasoning else []
@@ -162,18 +195,24 @@ def test_a_request_that_is_rewritten_has_its_signatures_restored_first(
         body = {"model": "m", "input": [hi, foreign, restorable, turn]}
     elif protocol == CHAT:
         body = {"model": "m", "messages": [hi, {**turn, "reasoning_details": [foreign, restorable]}]}
+    elif protocol == GEMINI:
+        parts = [foreign, restorable, {"text": "a"}]
+        contents = [{"role": "user", "parts": [{"text": "Hi"}]}, {"role": "model", "parts": parts}]
+        body = {"contents": contents}
     else:
         turn_of = {"role": "assistant", "content": [foreign, restorable, TEXT]}
         body = {"model": "m", "max_tokens": 9, "messages": [hi, turn_of, hi]}
     out = relayed(protocol, body, capabilities=REWRITTEN, signed_reasoning=signed_reasoning)
-    sent = decode(out.body)
+    received = decode(out.body)
     assert out.rewritten
     if protocol == RESPONSES:
-        assert sent["input"][1:-1] == expected
+        assert received["input"][1:-1] == expected
     elif protocol == CHAT:
-        assert sent["messages"][1].get("reasoning_details", []) == expected
+        assert received["messages"][1].get("reasoning_details", []) == expected
+    elif protocol == GEMINI:
+        assert received["contents"][1]["parts"] == [*expected, {"text": "a"}]
     else:
-        assert sent["messages"][1]["content"] == [*expected, TEXT]
+        assert received["messages"][1]["content"] == [*expected, TEXT]
     codes = [LossCode.FOREIGN_SIGNATURE] * (1 if signed_reasoning else 2)
     assert [code for code, _ in losses_of(out)] == codes
 
@@ -185,17 +224,17 @@ def test_a_text_of_a_rewritten_request_is_not_split_where_reasoning_stood() -> N
     assert decode(out.body)["messages"] == [{"role": "assistant", "content": "ab"}]
 
 
-@pytest.mark.parametrize("protocol", ALL)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_nothing_is_decoded_without_wrapped_signatures(protocol: str) -> None:
     body = body_of(protocol, [NATIVE[protocol]])
     out = relayed(protocol, body)
-    assert out.body == encode(body).replace(b'"alias"', encode(MODEL))
+    assert out.body == sent(protocol, [NATIVE[protocol]])
     assert (out.relayed, losses_of(out)) == (True, [])
 
 
-@pytest.mark.parametrize("protocol", ALL)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_a_gateway_gets_its_own_wrapped_signatures_back(protocol: str) -> None:
-    body = body_of(protocol, [carrier(protocol, SIGNER.wrap(signed(OTHER[protocol], MODEL)))])
+    body = body_of(protocol, [carrier(protocol, wrapped(protocol, signed(OTHER[protocol], MODEL)))])
     out = relayed(protocol, body, capabilities=Capabilities(unwraps_signatures=True), model=None)
     assert (out.body, losses_of(out)) == (encode(body), [])
 
@@ -211,14 +250,14 @@ def test_losses_can_be_refused() -> None:
         relayed(MESSAGES, body_of(MESSAGES, [carrier(MESSAGES, FORGED)]), policy=LossPolicy.REFUSE)
 
 
-@pytest.mark.parametrize("protocol", ALL)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_a_model_is_required(protocol: str) -> None:
-    body = {**body_of(protocol, [carrier(protocol, FORGED)]), "model": ""}
+    body = {**body_of(protocol, [carrier(protocol, forged(protocol))]), "model": ""}
     with pytest.raises(RequestRefused, match="model is required"):
         relayed(protocol, body, model=None)
 
 
-@pytest.mark.parametrize("protocol", ALL)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize(
     "conversation", [None, "drg1.", 5, [None, "drg1."], [{"content": FORGED}], [[FORGED]]]
 )
