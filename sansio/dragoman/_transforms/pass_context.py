@@ -8,7 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Message, Part, Reasoning, Request, ToolResult
+from dragoman._ir.request import Message, Part, Reasoning, Request, Text, ToolResult
 from dragoman._ir.undo import Undo
 from dragoman.codec import Capabilities, ProtocolSpec, UpstreamSpec
 
@@ -19,12 +19,13 @@ ReasoningLookup: TypeAlias = Callable[[tuple[str, ...]], Sequence[Reasoning] | N
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """What messages hold: passes look here for what concerns them, which is nothing nearly always.
+    """What messages hold besides plain texts: passes look here for what concerns them, which is nothing nearly always.
 
     Attributes:
         messages: The messages.
-        parts: All parts of them in the order of the prompt, those inside of results before the results.
-        kinds: The classes of the parts.
+        parts: Their parts in the order of the prompt, those inside of results before the results, but for texts with
+            neither a cache mark nor members of their own protocol.
+        kinds: The classes of these parts.
     """
 
     messages: tuple[Message, ...]
@@ -69,14 +70,20 @@ class PassContext(msgspec.Struct):
         found = self._contents
         if found is not None and found.messages is messages:
             return found
-        parts: list[Part] = [part for message in messages for part in message.parts]
+        parts: list[Part] = [
+            part
+            for message in messages
+            for part in message.parts
+            if type(part) is not Text or part.shape is not None or part.cache is not None
+        ]
         kinds = set(map(type, parts))
         if ToolResult in kinds:
-            outer, parts = parts, []
-            for part in outer:
-                if type(part) is ToolResult and part.parts:
-                    parts += part.parts
-                parts.append(part)
+            parts = [
+                part
+                for outer in parts
+                for part in ((*outer.parts, outer) if type(outer) is ToolResult else (outer,))
+                if type(part) is not Text or part.shape is not None or part.cache is not None
+            ]
             kinds = set(map(type, parts))
         self._contents = found = Contents(messages, parts, kinds)
         return found

@@ -158,7 +158,8 @@ class _ToolFitter:
         self._ledger = context.ledger
         self._custom = limits.custom and (limits.custom_by_default if accepted is None else accepted)
         self._functions: dict[str, str] = {}  # kind of a hosted tool -> the sent name of its function
-        self._sent_names: dict[tuple[str | None, str], str] = {}
+        # Namespace and name -> the sent name and namespace.
+        self._sent_names: dict[tuple[str | None, str], tuple[str, str | None]] = {}
         self._used_names: set[tuple[str | None, str]] = set()
         self.origins: dict[str, ToolOrigin] = {}
         self.sent_ids: dict[str, str] = {}
@@ -169,7 +170,7 @@ class _ToolFitter:
                 return tool
             return self._as_function(tool, tool.function_fallback)
         if self._functions and tool.namespace is None and tool.name in self._functions.values():
-            self._sent_names[None, tool.name] = self._distinct_name(tool.name, "")
+            self._sent_names[None, tool.name] = (self._distinct_name(tool.name, ""), None)
         name, namespace = self._name(tool.name, tool.namespace)
         is_custom = type(tool) is CustomTool
         if name == tool.name and namespace == tool.namespace and (self._custom or not is_custom):
@@ -227,11 +228,12 @@ class _ToolFitter:
     def call(self, call: ToolCall) -> ToolCall:
         """Return the call itself unless it must change: most never do."""
         as_function = call.kind is _CUSTOM and not self._custom
-        call_id = self._id(call.call_id)
+        call_id = self.sent_ids[call.call_id] = fit_call_id(call.call_id, self._limits, self._call_id_form)
         if call.hosted in self._functions:
             name, namespace = self._functions[call.hosted], None
         else:
-            name, namespace = self._name(call.name, call.namespace)
+            key = (call.namespace, call.name)
+            name, namespace = self._sent_names.get(key) or self._name(*key)
         if not as_function and call_id == call.call_id and name == call.name and namespace == call.namespace:
             return call
         if as_function:  # an object of another form
@@ -247,27 +249,26 @@ class _ToolFitter:
 
     def result(self, result: ToolResult) -> ToolResult:
         as_function = result.kind is _CUSTOM and not self._custom
-        call_id = self.sent_ids.get(result.call_id) or self._id(result.call_id)
+        call_id = self.sent_ids.get(result.call_id)
+        if not call_id:
+            call_id = fit_call_id(result.call_id, self._limits, self._call_id_form)
+            self.sent_ids[result.call_id] = call_id
         if not as_function and call_id == result.call_id:
             return result
         kind = ToolKind.FUNCTION if as_function else result.kind
         return changed(result, call_id=call_id, kind=kind)
 
-    def _id(self, call_id: str) -> str:
-        sent = self.sent_ids[call_id] = fit_call_id(call_id, self._limits, self._call_id_form)
-        return sent
-
     def _name(self, name: str, namespace: str | None) -> tuple[str, str | None]:
-        key = (namespace, name)
+        found = self._sent_names.get((namespace, name))
+        if found is not None:
+            return found
         sent_namespace = namespace if self._limits.namespaces else None
-        sent = self._sent_names.get(key)
-        if sent is None:
-            sent = fit_name(name, namespace, self._limits)
-            if (sent_namespace, sent) in self._used_names:
-                # `a__b` may be a name by itself and the tool b of namespace a: the later one gets a hash.
-                sent = hashed_name(sent, f"{namespace}\0{name}", self._limits)
-            self._used_names.add((sent_namespace, sent))
-            self._sent_names[key] = sent
+        sent = fit_name(name, namespace, self._limits)
+        if (sent_namespace, sent) in self._used_names:
+            # `a__b` may be a name by itself and the tool b of namespace a: the later one gets a hash.
+            sent = hashed_name(sent, f"{namespace}\0{name}", self._limits)
+        self._used_names.add((sent_namespace, sent))
+        self._sent_names[namespace, name] = (sent, sent_namespace)
         return sent, sent_namespace
 
     def _distinct_name(self, name: str, kind: str) -> str:
