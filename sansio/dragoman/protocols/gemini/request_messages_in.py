@@ -25,7 +25,6 @@ from dragoman._ir.request import (
     OpaquePart,
     Part,
     Reasoning,
-    Role,
     Text,
     ToolCall,
     ToolResult,
@@ -46,7 +45,6 @@ from dragoman.protocols.gemini.shapes import (
 from dragoman.protocols.gemini.tables import (
     DATA_MEMBERS,
     DETAILS,
-    DUMMY_SIGNATURE,
     NAME,
     PLACEHOLDERS,
     ROLES,
@@ -62,34 +60,6 @@ _FUNCTION = ToolKind.FUNCTION  # a member of an Enum is slow to look up
 _HASH = 24
 
 
-class _Calls(msgspec.Struct):
-    """The calls of the last turn with some, and which of them have a result.
-
-    new: ids and names of those that no result without an id could answer yet.
-    """
-
-    new: list[tuple[str, str]] = []
-    _waiting: dict[str | None, deque[str]] = {}  # ids by name, and all of them under None
-    _answered: set[str] = set()
-
-    def answered(self, call_id: str | None, name: str) -> str:
-        """Return the id of the call that a result answers: by its id, else by its name, else the next one."""
-        if call_id:
-            self._answered.add(call_id)
-            return call_id
-        for each, called in self.new:
-            for key in (called, None):
-                self._waiting.setdefault(key, deque()).append(each)
-        self.new = []
-        for ids in (self._waiting.get(name), self._waiting.get(None)):
-            while ids:
-                found = ids.popleft()
-                if found not in self._answered:
-                    self._answered.add(found)
-                    return found
-        return f"call_{name}"
-
-
 class ConversationReader(msgspec.Struct):
     """Reads the contents of one request.
 
@@ -99,7 +69,11 @@ class ConversationReader(msgspec.Struct):
     signer: Signer
     repairs: list[Loss] = []
     _has_calls: bool = False  # in the content that is being read
-    _calls: _Calls = msgspec.field(default_factory=_Calls)
+    # Of the last turn with calls: their ids and names, which the first result without an id makes ids by name, and all
+    # of them under None; and the ids that have a result.
+    _calls: list[tuple[str, str]] = []
+    _waiting: dict[str | None, deque[str]] = {}
+    _answered: set[str] = set()
     _is_native: bool = True  # the message says what the content says
     _thoughts: list[Reasoning] = []  # without a signature, which a later part may carry
 
@@ -111,52 +85,36 @@ class ConversationReader(msgspec.Struct):
             raise wrong_type("/contents", "an array of contents", contents)
         if not contents:
             raise RemoteProtocolError("contents is not specified", path="/contents", code="invalid_value")
-        out: list[Message] = []
-        for content, (path, first) in zip(contents, _PATHS, strict=False):
-            role = None
-            if type(content) is dict and len(content) == 2:
-                # A shortcut for nearly all: a role and one text, call or result.
-                parts, name = content.get("parts"), content.get("role")
-                role = ROLES.get(name) if type(name) is str else None
-                if role is not None and type(parts) is list and len(parts) == 1:
-                    part = parts[0]
-                    if type(part) is dict and len(part) == 1:
-                        text = part.get("text")
-                        if type(text) is str:
-                            read = (Text(text, None, None, first, native=part),)
-                            out.append(Message(role, read, path, native=content))
-                            continue
-                        self._has_calls = False
-                        found = self._usual(part, first)
-                        if found is not None:
-                            out.append(Message(role, (found,), path, native=content))
-                            continue
-            out.append(self.content(content, path, first, role))
-        return out
+        paths = zip(contents, _PATHS, strict=False)
+        return [self.content(content, path, first) for content, (path, first) in paths]
 
-    def content(self, content: JSON, path: str, first: str, role: Role | None = None) -> Message:
-        """Return the message of one content. first: the path of its first part in a list. role: if it is known."""
+    def content(self, content: JSON, path: str, first: str) -> Message:
+        """Return the message of one content. first: the path of its first part in a list."""
         if type(content) is not dict:
             raise wrong_type(path, "a content", content)
-        shape = None if len(content) == 2 and "role" in content and "parts" in content else CONTENT_SHAPE
+        name, parts = content.get("role"), content.get("parts")
+        role = ROLES.get(name) if type(name) is str else None
+        if role is not None and type(parts) is list and len(parts) == 1 and len(content) == 2:
+            part = parts[0]  # a shortcut for most: one text or result
+            if type(part) is dict and len(part) == 1:
+                if type(text := part.get("text")) is str:
+                    return Message(role, (Text(text, None, None, first, native=part),), path, native=content)
+                if "functionResponse" in part:
+                    return Message(role, (self._result(part, first),), path, native=content)
         if role is None:
-            name = CHECKS.optional(content, "role", path, STRING) or "user"
-            role = ROLES.get(name) or ROLES.get(name.lower())
+            role = ROLES.get((CHECKS.optional(content, "role", path, STRING) or "user").lower())
         if role is None:
             raise RemoteProtocolError(
                 f"Please use a valid role: user, model. {dotted_path(path)} has another.",
                 path=f"{path}/role",
                 code="invalid_value",
             )
-        parts = content.get("parts")
+        shape = None if len(content) == 2 and name and parts else CONTENT_SHAPE
         listed = [parts] if type(parts) is dict else parts or []
         if type(listed) is not list:
             raise wrong_type(f"{path}/parts", "an array of parts", parts)
         self._is_native, self._has_calls = True, False
         read: list[Part] = []
-        # What other vendors signed goes before the texts that it was sent behind, which begin at this place.
-        foreign: list[Part] = []
-        behind = 0
         for index, part in enumerate(listed):
             at = f"{path}/parts" if listed is not parts else f"{path}/parts/{index}" if index else first
             if type(part) is not dict:
@@ -164,75 +122,49 @@ class ConversationReader(msgspec.Struct):
             if len(part) == 1 and type(text := part.get("text")) is str:
                 read.append(Text(text, None, None, at, native=part))  # as most are
                 continue
-            for each in self._part(part, at):
-                if type(each) is Reasoning and each.signature is not None and each.signature.origin != NAME:
-                    foreign.append(each)
-                    continue
-                if type(each) is not Text:
-                    if foreign:
-                        read[behind:behind] = foreign
-                        foreign.clear()
-                    behind = len(read) + 1
-                read.append(each)
-        read[behind:behind] = foreign
+            read += self._part(part, at)
         if self._thoughts:
             read += self._thoughts
             self._thoughts = []
-        message = Message(role, tuple(read), path, native=content, shape=shape)
-        return message if self._is_native else changed(message)
+        if self._is_native:
+            return Message(role, tuple(read), path, native=content, shape=shape)
+        return changed(Message(role, tuple(_foreign_first(read)), path, native=content, shape=shape))
 
     def _part(self, part: JSONObject, path: str) -> Sequence[Part]:
         """Return the parts for one: reasoning that its signature carries, and the part itself."""
-        signature = part.get(SIGNATURE)
-        found = self._usual(part, path) if len(part) == 1 + (signature is not None) else None
-        if found is not None and not self._thoughts and (signature is None or signature == DUMMY_SIGNATURE):
-            return (found,)
-        if not part.keys() <= _PLAIN_PART:
-            rename(part)
-            signature = part.get(SIGNATURE)
-        kind = next((name for name in DATA_MEMBERS if part.get(name) is not None), None)
+        kind, signature = next(iter(part), None), part.get(SIGNATURE)
+        if len(part) > 1 + (SIGNATURE in part) or kind not in _READERS or part[kind] is None:
+            if not part.keys() <= _PLAIN_PART:
+                rename(part)
+                signature = part.get(SIGNATURE)
+            kind = next((name for name in DATA_MEMBERS if part.get(name) is not None), None)
         signed = self._signatures(part, kind, path) if signature or self._thoughts else ()
         if kind is None:
             unknown = next((name for name in part if name not in TEXT_SHAPE), None)
-            if unknown is None:
-                if not signature:
-                    self._repair(path, "a part without data was left out: it is refused")
-                return signed
-            return (*signed, OpaquePart(NAME, unknown, part, path))
-        if found is None and kind in _READERS:
-            found = _READERS[kind](self, part, path)
+            if unknown is not None:
+                return (*signed, OpaquePart(NAME, unknown, part, path))
+            if not signature:
+                self.repairs.append(
+                    Loss(LossCode.REPAIRED, path, "a part without data was left out: it is refused")
+                )
+                self._is_native = False
+            return signed
+        found = _READERS[kind](self, part, path) if kind in _READERS else None
         if found is None:
             return (*signed, OpaquePart(NAME, kind, part, path, _render(kind, part[kind])))
         if type(found) is Reasoning:
             if not signed:
                 self._thoughts.append(found)
             return signed
-        if signature:
-            if type(found) is Text and not found.text:
-                return signed  # there only for the signature
-            if type(signature) is str and self.signer.is_wrapped(signature):
-                found = changed(found, (SIGNATURE,))  # type: ignore[type-var]  # opaque parts are above
-            elif type(found) is Text:
-                return (found, *signed)
+        if signature and type(found) is Text and not found.text:
+            return signed  # there only for the signature
+        if not signed:
+            return (found,)
+        if type(signature) is str and self.signer.is_wrapped(signature):
+            found = changed(found, (SIGNATURE,))  # type: ignore[type-var]  # opaque parts are above
+        elif signature and type(found) is Text:
+            return (found, *signed)
         return (*signed, found)
-
-    def _usual(self, part: JSONObject, path: str) -> Part | None:
-        """Return a call or a result with an id, a name, its data and nothing else, as nearly all; None for others."""
-        call = part.get("functionCall")
-        value = part.get("functionResponse") if call is None else call
-        if type(value) is not dict or len(value) != 3:
-            return None
-        call_id, name = value.get("id"), value.get("name")
-        data = value.get("response" if call is None else "args")
-        if type(call_id) is not str or type(name) is not str or type(data) is not dict or not call_id:
-            return None
-        if call is not None:
-            self._note_call(call_id, name)
-            return ToolCall(call_id, name, encode_text(data), _FUNCTION, None, None, path, native=part)
-        text, failed = _result_text(data)
-        texts = (Text(text, None, None, f"{path}/functionResponse/response"),) if text else ()
-        self._calls.answered(call_id, name)
-        return ToolResult(call_id, texts, _FUNCTION, failed, None, path, native=part)
 
     def _signatures(self, part: JSONObject, kind: str | None, path: str) -> tuple[Part, ...]:
         """Return what a part's signature carries, as reasoning. Thoughts before it are the text of the first."""
@@ -268,58 +200,76 @@ class ConversationReader(msgspec.Struct):
         return Text(text, path=path, native=part, shape=TEXT_SHAPE)
 
     def _call(self, part: JSONObject, path: str) -> Part:
-        call, at = CHECKS.required(part, "functionCall", path, OBJECT), f"{path}/functionCall"
-        rename(call)
-        name = CHECKS.required(call, "name", at, STRING)
-        text = encode_text(CHECKS.object(call, "args", at))
-        call_id = CHECKS.optional(call, "id", at, STRING) or _made_id(path, name, text)
-        self._note_call(call_id, name)
-        return ToolCall(call_id, name, text, path=path, native=part, shape=CALL_SHAPE)
-
-    def _note_call(self, call_id: str, name: str) -> None:
+        found, shape = _usual(part, "functionCall", "args"), None
+        if found is None:
+            call, at = CHECKS.required(part, "functionCall", path, OBJECT), f"{path}/functionCall"
+            rename(call)
+            name, shape = CHECKS.required(call, "name", at, STRING), CALL_SHAPE
+            found = CHECKS.optional(call, "id", at, STRING), name, CHECKS.object(call, "args", at)
+        call_id, name, arguments = found
+        text = encode_text(arguments)
+        call_id = call_id or _made_id(path, name, text)
         if not self._has_calls:
-            self._calls, self._has_calls = _Calls(), True
-        self._calls.new.append((call_id, name))
+            self._has_calls, self._calls, self._waiting, self._answered = True, [], {}, set()
+        self._calls.append((call_id, name))
+        return ToolCall(call_id, name, text, _FUNCTION, None, None, path, native=part, shape=shape)
 
     def _result(self, part: JSONObject, path: str) -> Part:
-        result, at = CHECKS.required(part, "functionResponse", path, OBJECT), f"{path}/functionResponse"
-        rename(result)
-        name = CHECKS.optional(result, "name", at, STRING) or ""
-        call_id = self._calls.answered(CHECKS.optional(result, "id", at, STRING), name)
-        text, failed = _result_text(CHECKS.object(result, "response", at))
-        content: list[Text | Media | OpaquePart] = [Text(text, path=f"{at}/response")] if text else []
-        for index, inner in enumerate(CHECKS.objects(result, "parts", at)):
-            media = self._media(inner, f"{at}/parts/{index}")
-            if not isinstance(media, Media):
-                kind = next(iter(inner), "part")
-                media = OpaquePart(NAME, kind, inner, f"{at}/parts/{index}", _render(kind, inner.get(kind)))
-            content.append(media)
-        return ToolResult(
-            call_id, tuple(content), is_error=failed, path=path, native=part, shape=RESULT_SHAPE
-        )
+        found, shape, at = _usual(part, "functionResponse", "response"), None, f"{path}/functionResponse"
+        media: list[JSONObject] = []
+        if found is None:
+            result, shape = CHECKS.required(part, "functionResponse", path, OBJECT), RESULT_SHAPE
+            rename(result)
+            name, media = (
+                CHECKS.optional(result, "name", at, STRING) or "",
+                CHECKS.objects(result, "parts", at),
+            )
+            found = CHECKS.optional(result, "id", at, STRING), name, CHECKS.object(result, "response", at)
+        call_id, name, response = found
+        text, failed = _result_text(response)
+        content: list[Text | Media | OpaquePart] = [Text(text, None, None, f"{at}/response")] if text else []
+        for index, inner in enumerate(media):
+            place = f"{at}/parts/{index}"
+            kind = next(iter(inner), "part")
+            opaque = OpaquePart(NAME, kind, inner, place, _render(kind, inner.get(kind)))
+            content.append(self._media(inner, place) or opaque)
+        call_id = self._answers(call_id, name)
+        return ToolResult(call_id, tuple(content), _FUNCTION, failed, None, path, native=part, shape=shape)
 
-    def _media(self, part: JSONObject, path: str) -> Part | None:
+    def _answers(self, call_id: str | None, name: str) -> str:
+        """Return the id of the call that a result is for: the result's, else the next one's of its name, or of any."""
+        if not call_id:
+            for each, called in self._calls:
+                for key in (called, None):
+                    self._waiting.setdefault(key, deque()).append(each)
+            self._calls.clear()
+            for ids in (self._waiting.get(name), self._waiting.get(None)):
+                while ids and not call_id:
+                    found = ids.popleft()
+                    call_id = None if found in self._answered else found
+            call_id = call_id or f"call_{name}"
+        self._answered.add(call_id)
+        return call_id
+
+    def _media(self, part: JSONObject, path: str) -> Media | None:
         read_settings(part, MEDIA_SHAPE, wrong_type, path)  # checks the types
         data = part.get("inlineData") or part.get("fileData") or {}
         media_type = data.get("mimeType") or ""
         kind = media_type.partition("/")[0]
-        content: str | None = data.get("data")
-        uri: str | None = data.get("fileUri")
+        content: JSON = data.get("data")
+        uri: JSON = data.get("fileUri")
         level = (part.get("mediaResolution") or {}).get("level")
         source: Literal["base64", "text", "url", "file_id"] = "base64"
-        if kind == "video":
+        if kind == "video" or (content is None and uri is None):
             return None
-        if content is not None:
-            if not content.isalnum():  # nearly always; clients may send the alphabet for URLs
-                content = content.replace("-", "+").replace("_", "/")
-                content += "=" * (-len(content) % 4)
-            if media_type.startswith("text/") and (text := _plain_text(content)) is not None:
-                source, content = "text", text
-        elif uri is not None:
+        if content is None:
             is_public = uri.startswith(("https://", "http://")) and not uri.startswith(_FILES)
             source, content = "url" if is_public else "file_id", uri
         else:
-            return None
+            content = content.replace("-", "+").replace("_", "/")  # the alphabet for URLs
+            content += "=" * (-len(content) % 4)
+            if kind == "text" and (text := _plain_text(content)) is not None:
+                source, content = "text", text
         is_file = kind not in ("image", "audio")
         return Media(
             "file" if is_file else kind,  # type: ignore[arg-type]
@@ -332,10 +282,6 @@ class ConversationReader(msgspec.Struct):
             native=part,
             shape=MEDIA_SHAPE if is_file else UNNAMED_SHAPE,
         )
-
-    def _repair(self, path: str, detail: str) -> None:
-        self.repairs.append(Loss(LossCode.REPAIRED, path, detail))
-        self._is_native = False
 
 
 # Members of a part that need no names, or get them from their readers.
@@ -351,6 +297,32 @@ _READERS: dict[str, Callable[[ConversationReader, JSONObject, str], Part | None]
     "inlineData": ConversationReader._media,
     "fileData": ConversationReader._media,
 }
+
+
+def _foreign_first(parts: list[Part]) -> list[Part]:
+    """Put what other vendors signed before the texts that it was sent behind."""
+    out: list[Part] = []
+    texts: list[Part] = []
+    for part in parts:
+        if type(part) is Text:
+            texts.append(part)
+            continue
+        if type(part) is not Reasoning or part.signature is None or part.signature.origin == NAME:
+            out += texts
+            texts.clear()
+        out.append(part)
+    return out + texts
+
+
+def _usual(part: JSONObject, kind: str, data: str) -> tuple[JSON, str, JSONObject] | None:
+    """Return id, name and data of a call or a result without other members, as nearly all are; None for others."""
+    value = part[kind]
+    if type(value) is not dict or len(value) != 3 or len(part) > 1 + (SIGNATURE in part):
+        return None
+    call_id, name, found = value.get("id"), value.get("name"), value.get(data)
+    if not call_id or type(call_id) is not str or type(name) is not str or type(found) is not dict:
+        return None
+    return call_id, name, found
 
 
 def _made_id(path: str, name: str, text: str) -> str:
