@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from types import TracebackType
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO, TypeAlias
 
 import msgspec
 
@@ -127,11 +127,52 @@ def log_request(record: RequestRecord) -> dict[str, object] | None:
     if not REQUESTS.isEnabledFor(level):
         return None
     line = record.as_dict()
+    handler = _only_handler()
+    if handler is not None:
+        handler.acquire()
+        try:
+            handler.emit(_RequestLine(line, level, logging.getLevelName(level), time.time()))
+        finally:
+            handler.release()
+        return line
     # Not by log(), which looks for its caller in the stack.
     REQUESTS.handle(
         REQUESTS.makeRecord(REQUESTS.name, level, __file__, 0, "request", (), None, extra={"dragoman": line})
     )
     return line
+
+
+class _RequestLine(msgspec.Struct, frozen=True):
+    """What our handler and formatters use of a record. A LogRecord costs as much as to format it."""
+
+    dragoman: dict[str, object]
+    levelno: int
+    levelname: str
+    created: float
+    name: str = REQUESTS.name
+    msg: str = "request"
+    exc_info: None = None
+
+    def getMessage(self) -> str:
+        return self.msg
+
+
+_Record: TypeAlias = logging.LogRecord | _RequestLine
+
+
+def _only_handler() -> "_Handler | None":
+    """Return our handler if it is the only place that the line of a request goes to."""
+    parent = REQUESTS.parent
+    if (
+        parent is None
+        or parent.propagate
+        or REQUESTS.handlers
+        or REQUESTS.filters
+        or len(parent.handlers) != 1
+    ):
+        return None
+    handler = parent.handlers[0]
+    return handler if type(handler) is _Handler and not (handler.filters or handler.level) else None
 
 
 def log_decision(id: str, text: str, *args: object) -> None:
@@ -153,21 +194,18 @@ class _Formatter(logging.Formatter):
         super().__init__()
         self._mask = mask or Mask(())
 
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+    def formatTime(self, record: _Record, datefmt: str | None = None) -> str:
         """Return the local time to a millisecond. datefmt: a form, with %f for the milliseconds."""
-        before, _, after = (datefmt or "%H:%M:%S.%f").partition("%f")
-        second = int(record.created)
-        milliseconds = f"{int(record.created * 1000) % 1000:03}"
-        return (
-            _format_second(second, before) + milliseconds + (_format_second(second, after) if after else "")
-        )
+        before, after = _format_second(int(record.created), datefmt or "%H:%M:%S.%f")
+        return f"{before}{int(record.created * 1000) % 1000:03}{after}"
 
 
 @lru_cache(maxsize=2)
-def _format_second(second: int, form: str) -> str:
-    text = time.strftime(form, time.localtime(second))
+def _format_second(second: int, form: str) -> tuple[str, str]:
+    """Return what is before the milliseconds, and behind them."""
+    before, _, after = (time.strftime(part, time.localtime(second)) for part in form.partition("%f"))
     # With a colon, as in RFC 3339: %:z is new in Python 3.12.
-    return f"{text[:-2]}:{text[-2:]}" if form == "%z" else text
+    return before, f"{after[:-2]}:{after[-2:]}" if form.endswith("%z") else after
 
 
 _encode_utf8 = msgspec.json.Encoder(enc_hook=str).encode
@@ -185,7 +223,7 @@ def _encode(line: object) -> str:
 class JSONFormatter(_Formatter):
     """Format a record as one JSON object."""
 
-    def format(self, record: logging.LogRecord) -> str:
+    def format(self, record: _Record) -> str:
         line: dict[str, object] = {
             "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S.%f%z"),
             "level": record.levelname.lower(),
@@ -195,9 +233,11 @@ class JSONFormatter(_Formatter):
         line.update(getattr(record, "dragoman", {}))
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        if self._mask.may_change_values(line.values()):
-            line = mask_value(line, self._mask)
-        return _encode(line)
+        text, mask = _encode(line), self._mask
+        # Without escapes the text has each string as it is, and it costs less to look at it once.
+        if mask.may_change_values(line.values()) if "\\" in text else mask.may_change(text):
+            return _encode(mask_value(line, mask))
+        return text
 
 
 _RED, _GREEN, _YELLOW = 31, 32, 33
@@ -222,7 +262,7 @@ class TextFormatter(_Formatter):
         self._coloured = coloured
         self._with_ids = with_ids
 
-    def format(self, record: logging.LogRecord) -> str:
+    def format(self, record: _Record) -> str:
         known = getattr(record, "dragoman", {})
         text = self._line(record, known)
         if not self._mask.may_change(text):
@@ -230,7 +270,7 @@ class TextFormatter(_Formatter):
         # Value by value, because a value may end inside a secret; then the whole line, for message and traceback.
         return self._mask(self._line(record, mask_value(known, self._mask)))
 
-    def _line(self, record: logging.LogRecord, known: Mapping[str, Any]) -> str:
+    def _line(self, record: _Record, known: Mapping[str, Any]) -> str:
         time = self.formatTime(record)
         if record.name == REQUESTS.name and "path" in known:
             return "\n    ".join([f"{time} {self._request(known)}", *_failure_lines(known)])
@@ -321,12 +361,15 @@ def is_coloured(stream: TextIO, environ: Mapping[str, str]) -> bool:
 class _Handler(logging.StreamHandler[TextIO]):
     """Write lines, except those that repeat too often."""
 
-    def __init__(self, stream: TextIO) -> None:
+    formatter: JSONFormatter | TextFormatter
+
+    def __init__(self, stream: TextIO, formatter: JSONFormatter | TextFormatter) -> None:
         super().__init__(stream)
+        self.formatter = formatter
         self._repeats: Counter[_LineKind] = Counter()
         self._since = 0.0
 
-    def emit(self, record: logging.LogRecord) -> None:
+    def emit(self, record: _Record) -> None:
         if record.created - self._since >= REPEAT_WINDOW_S:
             for left_out in self._left_out():
                 self._write(left_out)
@@ -338,9 +381,9 @@ class _Handler(logging.StreamHandler[TextIO]):
                 return
         self._write(record)
 
-    def _write(self, record: logging.LogRecord) -> None:
+    def _write(self, record: _Record) -> None:
         try:
-            self.stream.write(f"{self.format(record)}\n")
+            self.stream.write(f"{self.formatter.format(record)}\n")
             self.stream.flush()
         except Exception:
             self.handleError(record)
@@ -351,7 +394,7 @@ class _Handler(logging.StreamHandler[TextIO]):
             self.handle(left_out)
         super().close()
 
-    def handleError(self, record: logging.LogRecord) -> None:
+    def handleError(self, record: _Record) -> None:
         """Do nothing: stderr itself fails, and there is no other place to report that."""
 
     def _left_out(self) -> Iterator[logging.LogRecord]:
@@ -376,7 +419,7 @@ class _LineKind(NamedTuple):
     failed: type[BaseException] | None
 
     @classmethod
-    def of(cls, record: logging.LogRecord) -> "_LineKind":
+    def of(cls, record: _Record) -> "_LineKind":
         # Event loops write numbers and addresses of objects into the text itself.
         words = _NUMBER.sub("0", shorten(str(record.msg).partition("\n")[0]))
         return cls(record.name, record.levelno, words, record.exc_info[0] if record.exc_info else None)
@@ -391,12 +434,12 @@ def configure_logging(level: str, form: str, stream: TextIO | None = None, mask:
     mask: see Settings.mask.
     """
     out = stream or sys.stderr
-    handler = _Handler(out)
     as_text = form == "text" or (form == "auto" and out.isatty())
-    handler.setFormatter(
+    handler = _Handler(
+        out,
         TextFormatter(mask, coloured=is_coloured(out, os.environ), with_ids=level == "debug")
         if as_text
-        else JSONFormatter(mask)
+        else JSONFormatter(mask),
     )
     logger = logging.getLogger("dragoman")
     for before in logger.handlers:
@@ -431,7 +474,7 @@ def _uncaught(
         logging.getLogger("dragoman.errors").log(level, "uncaught %s", kind.__name__, exc_info=info)
 
 
-def _message(record: logging.LogRecord) -> str:
+def _message(record: _Record) -> str:
     try:
         return record.getMessage()
     except Exception:  # the arguments do not fit the format

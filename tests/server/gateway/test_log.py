@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from dragoman_server.log import (
     MAX_REPEATS,
     REPEAT_WINDOW_S,
+    REQUESTS,
     JSONFormatter,
     RequestRecord,
     TextFormatter,
@@ -130,6 +131,41 @@ def test_a_request_as_text(known: dict[str, Any], expected: list[str]) -> None:
     clock, line = line_of("text", record(**known)).rstrip("\n").split(" ", 1)
     assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3}", clock)
     assert line.split("\n    ") == expected
+
+
+@pytest.mark.usefixtures("logger")
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_a_line_is_the_same_if_another_handler_gets_it_too(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.time", lambda: 1_000_000_000.25)
+    other = logging.NullHandler()
+    for known, _ in LINES:
+        direct = line_of(form, record(**known))
+        monkeypatch.setattr(REQUESTS, "handlers", [other])
+        assert line_of(form, record(**known)) == direct != ""
+        monkeypatch.setattr(REQUESTS, "handlers", [])
+
+
+@pytest.mark.usefixtures("logger")
+@pytest.mark.parametrize("where", ["filters of the logger", "filters of ours", "level of ours"])
+def test_a_line_is_left_out_where_the_configuration_wants_that(where: str) -> None:
+    out = configured("json")
+    (handler,) = logging.getLogger("dragoman").handlers
+    target = REQUESTS if where == "filters of the logger" else handler
+    if where == "level of ours":
+        handler.setLevel(logging.WARNING)
+    else:
+        target.addFilter(reject)
+    try:
+        log_request(record(outcome="completed"))
+    finally:
+        target.removeFilter(reject)
+    assert out.getvalue() == ""
+
+
+def reject(line: logging.LogRecord) -> bool:
+    return False
 
 
 @pytest.mark.usefixtures("logger")
