@@ -1,6 +1,7 @@
 """Heads of HTTP/1.1 that need no parser: both sides write their header lines without h11."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -29,23 +30,36 @@ class PlainHeaders(msgspec.Struct, frozen=True):
     lines: bytes
 
 
-def plain_headers(headers: Headers, unusual: Set[bytes]) -> PlainHeaders | None:
+def plain_headers(headers: Headers, unusual: frozenset[bytes]) -> PlainHeaders | None:
     """Return the headers as they are written, None if h11 has to do that. unusual: names that it reads or moves."""
-    count = len(headers)
     of_names, values = zip(*headers, strict=True) if headers else ((), ())
-    # Each with an LF behind it.
-    all_names = b"\n".join([*of_names, b""]).lower()
-    all_values = b"\n".join([*values, b""])
-    names = all_names.split(b"\n")[:-1]
+    written = _written_names(of_names, unusual)
+    joined = b"\n".join(values)
     if (
-        not unusual.isdisjoint(names)
-        or names.count(b"content-length") > 1
-        or b"" in names
-        or all_names.translate(None, _NAME_CHARACTERS) != b"\n" * count
-        or len(all_values.translate(None, _NOT_IN_VALUES)) != len(all_values)
-        or all_values.count(b"\n") != count
+        written is None
+        or len(joined.translate(None, _NOT_IN_VALUES)) != len(joined)
+        or joined.count(b"\n") != max(0, len(values) - 1)
         or tuple(map(bytes.strip, values)) != values
     ):
         return None
-    length = values[names.index(b"content-length")] if b"content-length" in names else None
-    return PlainHeaders(names, length, b"\r\n".join([*map(b": ".join, headers), b""]))
+    names, place, lines = written
+    return PlainHeaders(names, None if place is None else values[place], lines % values)
+
+
+# The server and the pool of connections write a few sets of names, again and again.
+@lru_cache(maxsize=64)
+def _written_names(
+    of_names: tuple[bytes, ...], unusual: frozenset[bytes]
+) -> tuple[list[bytes], int | None, bytes] | None:
+    """Return names in lower case, the place of content-length, and the lines without values; None for unusual ones."""
+    names = b"\n".join([*of_names, b""]).lower().split(b"\n")[:-1]
+    if (
+        not unusual.isdisjoint(names)
+        or names.count(b"content-length") > 1
+        or len(names) != len(of_names)
+        or b"" in names
+        or b"".join(names).translate(None, _NAME_CHARACTERS)
+    ):
+        return None
+    place = names.index(b"content-length") if b"content-length" in names else None
+    return names, place, b"".join([name.replace(b"%", b"%%") + b": %b\r\n" for name in of_names])
