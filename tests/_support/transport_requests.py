@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import httpx2
 
+from dragoman_server.upstream.http1 import request_head
 from dragoman_server.upstream.transport import Http1Request, RequestURL, ResponseBody, UpstreamTimeouts
 
 
@@ -12,20 +13,14 @@ def request_to(
     content: bytes = b"{}",
     *,
     method: str = "POST",
-    headers: Sequence[tuple[bytes, bytes]] = (),
+    headers: Sequence[tuple[str, str]] = (),
     **timeouts: float | None,
 ) -> Http1Request:
     """A request as UpstreamClient makes it. Without a timeout it waits for ever."""
-    parsed = httpx2.URL(url)
-    framing = [(b"Content-Length", b"%d" % len(content))] if content or method == "POST" else []
+    target = RequestURL.of(httpx2.URL(url))
+    head = request_head(method, target.target, target.host, headers, len(content))
     names = ("connect", "read", "write", "pool")
-    return Http1Request(
-        method,
-        RequestURL.of(parsed),
-        [(b"Host", parsed.netloc), *headers, *framing],
-        content,
-        UpstreamTimeouts(*map(timeouts.get, names)),
-    )
+    return Http1Request(method, target, head, content, UpstreamTimeouts(*map(timeouts.get, names)))
 
 
 async def read(body: ResponseBody) -> list[bytes]:

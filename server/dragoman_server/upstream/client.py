@@ -11,7 +11,7 @@ redirects to hosts that are not configured, or log URLs.
 
 import ssl
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from typing import Self
@@ -28,6 +28,7 @@ from dragoman_server.platform.task_group import BackgroundTaskGroup
 from dragoman_server.streams.byte_stream import Take
 from dragoman_server.upstream import errors
 from dragoman_server.upstream.content_coding import CodingError, ContentDecoder, decoder_for
+from dragoman_server.upstream.http1 import RequestError, request_head
 from dragoman_server.upstream.httpx2_transport import Httpx2Body, Httpx2Transport
 from dragoman_server.upstream.pool import PoolLimits
 from dragoman_server.upstream.transport import (
@@ -48,25 +49,6 @@ CLOSE_S = 2.0
 # How many times its size a compressed response may unpack to. Streams repeat their envelopes with each token, and
 # reach 60.
 _MAX_RATIO = 200
-
-# These belong to one connection, so the transport writes them, and the caller's are dropped
-# -- https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1. accept-encoding is what the gateway can decode.
-_CONNECTION_HEADERS = frozenset(
-    {
-        "accept-encoding",
-        "connection",
-        "content-length",
-        "expect",
-        "host",
-        "keep-alive",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
 
 
 class UpstreamResponse:
@@ -107,17 +89,12 @@ class UpstreamResponse:
         if proxy is None and of_environment:
             proxy = _env_proxy(self._request.url.parsed, of_environment)
         transport = self._client._transport_for(proxy, self._where)
-        self.status, raw_headers, self._body = await transport.send(self._request)
-        headers: list[tuple[str, str]] = []
-        coding: list[str] = []
-        for raw_name, raw_value in raw_headers:
-            name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
-            headers.append((name, value))
-            if name == "content-encoding":
-                coding.append(value)
+        self.status, headers, self._body = await transport.send(self._request)
+        fields = dict(headers)
         try:
-            if coding:
-                self._decoder = decoder_for(",".join(coding), ratio=_MAX_RATIO)
+            if "content-encoding" in fields:
+                coding = ",".join([value for name, value in headers if name == "content-encoding"])
+                self._decoder = decoder_for(coding, ratio=_MAX_RATIO)
         except CodingError as error:
             await self.__aexit__()
             raise errors.UpstreamBroken(f"{self._where}: {error}") from None
@@ -270,7 +247,7 @@ class UpstreamClient(BackgroundTaskGroup):
         origins = set()
         for url in urls:
             with suppress(errors.UpstreamRequestInvalid):  # of which there are no connections
-                origins.add(_request_url(url)[0].origin)
+                origins.add(_request_url(url).origin)
         if isinstance(self._direct, Http1Transport):
             self._direct.pool.keep_only(origins)
         with anyio.move_on_after(CLOSE_S, shield=True):
@@ -294,17 +271,13 @@ class UpstreamClient(BackgroundTaskGroup):
 
         Raises UpstreamRequestInvalid here, and on entry UpstreamUnreachable, UpstreamTimeout, UpstreamBroken.
         """
-        request_url, host = _request_url(call.url)
-        content = call.content or b""
-        size = len(content) if isinstance(content, bytes) else content.length
-        length = [(b"Content-Length", b"%d" % size)] if size or (size == 0 and call.method == "POST") else []
-        request = Http1Request(
-            call.method,
-            request_url,
-            [(b"Host", host), *_encoded(call.headers), (b"accept-encoding", b"identity"), *length],
-            content,
-            timeouts or UpstreamTimeouts(),
-        )
+        method, url, content = call.method, _request_url(call.url), call.content or b""
+        length = len(content) if isinstance(content, bytes) else content.length
+        try:
+            head = request_head(method, url.target, url.host, call.headers, length)
+        except RequestError as error:
+            raise errors.UpstreamRequestInvalid(f"{url.where}: {error}") from None
+        request = Http1Request(method, url, head, content, timeouts or UpstreamTimeouts())
         return UpstreamResponse(self, request, call.framing, proxy)
 
     def _transport_for(self, proxy: str | None, where: str) -> Transport:
@@ -344,8 +317,8 @@ def _parse_url(url: str) -> httpx2.URL:
 
 
 @lru_cache(maxsize=256)
-def _request_url(url: str) -> tuple[RequestURL, bytes]:
-    """Return the URL of a request, and its Host header. Raises UpstreamRequestInvalid."""
+def _request_url(url: str) -> RequestURL:
+    """Return the URL of a request. Raises UpstreamRequestInvalid."""
     try:
         parsed = _parse_url(url)
     except httpx2.InvalidURL:
@@ -354,7 +327,7 @@ def _request_url(url: str) -> tuple[RequestURL, bytes]:
         raise errors.UpstreamRequestInvalid(
             "the upstream's URL needs http:// or https://, a host and a valid port"
         )
-    return RequestURL.of(parsed), parsed.netloc
+    return RequestURL.of(parsed)
 
 
 def origin_of(url: str) -> tuple[str, str]:
@@ -382,17 +355,3 @@ def _env_proxy(url: httpx2.URL, proxies: Mapping[str, str]) -> str | None:
 
 def _origin(url: httpx2.URL) -> str:
     return f"{url.scheme}://{url.netloc.decode('ascii')}"
-
-
-def _encoded(headers: Sequence[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
-    encoded = []
-    for name, value in headers:
-        if name.lower() in _CONNECTION_HEADERS:
-            continue
-        try:
-            encoded.append((name.encode("ascii"), value.encode("latin-1")))
-        except UnicodeEncodeError:
-            raise errors.UpstreamRequestInvalid(
-                f"header {ascii(name)[:80]} has characters that HTTP/1.1 does not allow"
-            ) from None
-    return encoded

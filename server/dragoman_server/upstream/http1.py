@@ -8,7 +8,9 @@ the keys.
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
 
 import h11
 import msgspec
@@ -20,7 +22,7 @@ from dragoman_server.streams.http1_body import (
     LengthBody,
     UntilCloseBody,
 )
-from dragoman_server.streams.http1_head import FIELD_LINE, TOKEN, Headers, plain_headers
+from dragoman_server.streams.http1_head import FIELD_LINE, TOKEN, plain_headers
 
 # Bytes of a response head, with the interim ones before it. h11's default is 16 KiB; some providers' policy and tracing
 # headers come close to that.
@@ -32,12 +34,29 @@ _REQUEST_LINE = re.compile(rb"%b [!-~]+ HTTP/1\.1" % TOKEN)
 # Heads that are read without h11. The pattern accepts less than h11's: no control characters.
 _RESPONSE = re.compile(rb"HTTP/1\.1 ([2-5][0-9][0-9])(?: [\t -~\x80-\xff]*)?\r\n((?:%b\n)*)\r\n" % FIELD_LINE)
 _MAX_LENGTH_DIGITS = 20  # as in h11
-# Headers that change how a message is framed, or what follows it. The client drops those of requests.
-_FRAMING = frozenset({b"connection", b"expect", b"transfer-encoding", b"upgrade"})
-_RESPONSE_FRAMING = frozenset({b"connection", b"content-length", b"transfer-encoding"})
-
-
-_CHUNKED = b"Transfer-Encoding: chunked\r\n"
+# These belong to one connection, so they are written here, and the caller's are left out
+# -- https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1. accept-encoding is what the gateway can decode.
+_CONNECTION_HEADERS = frozenset(
+    {
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+_ACCEPT_ENCODING = b"accept-encoding: identity\r\n"
+# Lines of requests that are kept, because most requests have the same ones. Each has at most MAX_HEAD bytes, as a
+# client's head has.
+_KEPT_LINES = 128
+_RESPONSE_FRAMING = frozenset({"connection", "content-length", "transfer-encoding"})
 
 
 def chunk(data: bytes) -> bytes:
@@ -53,51 +72,72 @@ class ResponseHead(msgspec.Struct, frozen=True):
     """The head of a response.
 
     Attributes:
+        headers: With lower-case names.
         keep_alive: The connection may serve another request once the body is complete.
         body: The decoder of the body.
         leftover: The bytes of the body that came in the same read.
     """
 
     status: int
-    headers: list[tuple[bytes, bytes]]
+    headers: list[tuple[str, str]]
     keep_alive: bool
     body: BodyDecoder
     leftover: bytes
 
 
+def request_head(
+    method: str, target: bytes, host: bytes, headers: Sequence[tuple[str, str]], length: int | None
+) -> bytes:
+    """Return the bytes of a request's head. Raises RequestError.
+
+    headers: without those of the connection, which are added. length: of the body, None for one in chunks, see chunk().
+    """
+    if length is None:
+        framing = b"Transfer-Encoding: chunked\r\n"
+    else:
+        framing = b"Content-Length: %d\r\n" % length if length or method == "POST" else b""
+    lines = map(_header_line, headers)
+    return b"".join([_first_lines(method, target, host), *lines, _ACCEPT_ENCODING, framing, b"\r\n"])
+
+
+@lru_cache(maxsize=_KEPT_LINES)
+def _first_lines(method: str, target: bytes, host: bytes) -> bytes:
+    line = b"%b %b HTTP/1.1" % (method.encode(), target)
+    named = plain_headers([(b"Host", host)], frozenset())
+    if named is None or _REQUEST_LINE.fullmatch(line) is None:
+        raise RequestError("method or target of the request has characters that HTTP/1.1 forbids")
+    return b"%b\r\n%b" % (line, named.lines)
+
+
+@lru_cache(maxsize=_KEPT_LINES)
+def _header_line(header: tuple[str, str]) -> bytes:
+    """Return a header as it is written, b"" if it is left out."""
+    name, value = header
+    if name.lower() in _CONNECTION_HEADERS:
+        return b""
+    plain = None
+    with suppress(UnicodeEncodeError):
+        plain = plain_headers([(name.encode("ascii"), value.encode("latin-1"))], frozenset())
+    if plain is None:
+        raise RequestError(f"header {ascii(name)[:80]} has characters that HTTP/1.1 forbids")
+    return plain.lines
+
+
 class Http1Exchange:
-    """Write one request and read the head of its response. One object serves one exchange.
+    """Read the head of the response to one request.
 
     Attributes:
         received: The number of bytes of the response so far.
+        interim_responses: The number of 1xx responses so far, each of which restarts the caller's read timeout.
     """
 
-    __slots__ = ("_h11", "_interim", "_method", "received")
+    __slots__ = ("_h11", "_method", "interim_responses", "received")
 
     def __init__(self, method: str) -> None:
         self._method = method
         self._h11: h11.Connection | None = None  # only for a response head that is not plain
-        self._interim = 0
+        self.interim_responses = 0
         self.received = 0
-
-    def head(self, target: bytes, headers: Headers, length: int | None) -> bytes:
-        """Return the bytes of the request's head. Raises RequestError.
-
-        length: of its body, None for one in chunks, see chunk().
-        """
-        line, plain = b"%b %b HTTP/1.1" % (self._method.encode(), target), plain_headers(headers, _FRAMING)
-        if (
-            plain is None
-            or _REQUEST_LINE.fullmatch(line) is None
-            or plain.names[:1] != [b"host"]
-            or plain.names.count(b"host") > 1
-            or (plain.length if length is None else (plain.length or b"0") != b"%d" % length)
-        ):
-            raise RequestError(
-                "method, target or a header of the request has characters that HTTP/1.1 forbids,"
-                " or its length headers contradict each other or its content"
-            )
-        return b"%b\r\n%b%b\r\n" % (line, plain.lines, _CHUNKED if length is None else b"")
 
     def receive_data(self, data: bytes) -> ResponseHead | None:
         """Take bytes of the response. Return the head, or None if it is not complete. Raises FramingError.
@@ -122,8 +162,8 @@ class Http1Exchange:
             self._h11.receive_data(data)
             event = self._h11.next_event()
             while isinstance(event, h11.InformationalResponse):
-                self._interim += 1
-                if self._interim > MAX_INTERIM:
+                self.interim_responses += 1
+                if self.interim_responses > MAX_INTERIM:
                     raise FramingError(f"more than {MAX_INTERIM} interim responses before the final one")
                 event = self._h11.next_event()
         except h11.RemoteProtocolError as error:
@@ -134,20 +174,16 @@ class Http1Exchange:
         if not isinstance(event, h11.Response):
             raise FramingError("the server sent something other than a response head")
         leftover, _ = self._h11.trailing_data
-        body = _body_decoder(self._method, event.status_code, dict(event.headers))
+        headers = [(name.decode("ascii"), value.decode("latin-1")) for name, value in event.headers]
+        body = _body_decoder(self._method, event.status_code, dict(headers))
         return ResponseHead(
             status=event.status_code,
-            headers=event.headers.raw_items(),
+            headers=headers,
             # Else h11 has left this state: because of "connection: close" on either side, or of HTTP/1.0.
             keep_alive=self._h11.our_state is h11.DONE and not isinstance(body, UntilCloseBody),
             body=body,
             leftover=leftover,
         )
-
-    @property
-    def interim_responses(self) -> int:
-        """The number of 1xx responses so far, each of which restarts the caller's read timeout."""
-        return self._interim
 
 
 def _read_plain(method: str, data: bytes) -> ResponseHead | None:
@@ -155,35 +191,34 @@ def _read_plain(method: str, data: bytes) -> ResponseHead | None:
     match = _RESPONSE.match(data)
     if match is None:
         return None
-    headers: list[tuple[bytes, bytes]] = []
-    framing: list[tuple[bytes, bytes]] = []
-    for line in match[2].split(b"\r\n")[:-1]:
-        name, _, value = line.partition(b":")
-        value = value.strip(b"\t ")
-        headers.append((name, value))
-        if name.lower() in _RESPONSE_FRAMING:
-            framing.append((name.lower(), value))
-    fields = dict(framing)
-    connection, length = fields.get(b"connection", b"").lower(), fields.get(b"content-length", b"0")
+    lines = match[2].decode("latin-1").split("\r\n")[:-1]
+    headers = [
+        (name.lower(), value.strip("\t ")) for name, _, value in [line.partition(":") for line in lines]
+    ]
+    fields = dict(headers)
+    if len(fields) < len(headers):
+        names = [name for name, _ in headers]
+        if any(names.count(name) > 1 for name in _RESPONSE_FRAMING):
+            return None
+    connection, length = fields.get("connection", "").lower(), fields.get("content-length", "0")
     if (
-        len(fields) < len(framing)
-        or connection not in (b"", b"keep-alive", b"close")
-        or not (length.isdigit() and len(length) <= _MAX_LENGTH_DIGITS)
-        or fields.get(b"transfer-encoding", b"chunked") != b"chunked"
+        connection not in ("", "keep-alive", "close")
+        or not (length.isdecimal() and len(length) <= _MAX_LENGTH_DIGITS)
+        or fields.get("transfer-encoding", "chunked") != "chunked"
     ):
         return None
     status = int(match[1])
     body = _body_decoder(method, status, fields)
-    keep_alive = connection != b"close" and type(body) is not UntilCloseBody
+    keep_alive = connection != "close" and type(body) is not UntilCloseBody
     return ResponseHead(status, headers, keep_alive, body, data[match.end() :])
 
 
-def _body_decoder(method: str, status: int, headers: Mapping[bytes, bytes]) -> BodyDecoder:
+def _body_decoder(method: str, status: int, headers: Mapping[str, str]) -> BodyDecoder:
     """Choose the decoder by the rules of https://www.rfc-editor.org/rfc/rfc9112#section-6.3 for a client.
 
     headers: by lower-case names. Those of the framing have come once.
     """
-    coding, length = headers.get(b"transfer-encoding"), headers.get(b"content-length")
+    coding, length = headers.get("transfer-encoding"), headers.get("content-length")
     if coding is not None and length is not None:
         # "ought to be handled as an error" (RFC 9112, 6.3), because two readers may see two different messages.
         raise FramingError("the response has both content-length and transfer-encoding")

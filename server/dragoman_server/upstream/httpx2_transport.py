@@ -11,7 +11,6 @@ import httpx2
 
 from dragoman_server.hosts import StreamedContent
 from dragoman_server.streams.byte_stream import Take
-from dragoman_server.streams.http1_head import Headers
 from dragoman_server.upstream import errors
 from dragoman_server.upstream.transport import Http1Request
 
@@ -94,7 +93,7 @@ class Httpx2Transport:
         with suppress(httpx2.HTTPError):
             await self._transport.aclose()
 
-    async def send(self, request: Http1Request) -> tuple[int, Headers, Httpx2Body]:
+    async def send(self, request: Http1Request) -> tuple[int, list[tuple[str, str]], Httpx2Body]:
         """See Http1Transport."""
         limits, where = request.timeouts, request.url.where
         timeouts = {
@@ -103,12 +102,13 @@ class Httpx2Transport:
             "write": limits.write_s,
             "pool": limits.pool_s,
         }
+        lines = request.head.split(b"\r\n")[1:-2]
         with _failures(where, self._by):
             response = await self._transport.handle_async_request(
                 httpx2.Request(
                     request.method,
                     request.url.parsed,
-                    headers=request.headers,
+                    headers=[(name, value) for name, _, value in [line.partition(b": ") for line in lines]],
                     content=request.content
                     if isinstance(request.content, bytes)
                     else _pieces(request.content),
@@ -116,4 +116,7 @@ class Httpx2Transport:
                 )
             )
         assert isinstance(response.stream, httpx2.AsyncByteStream)
-        return response.status_code, response.headers.raw, Httpx2Body(response.stream, where)
+        headers = [
+            (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers.raw
+        ]
+        return response.status_code, headers, Httpx2Body(response.stream, where)

@@ -27,9 +27,8 @@ from dragoman_server.platform.cancellation import return_if_cancelled
 from dragoman_server.streams.byte_stream import ByteStream, Take
 from dragoman_server.streams.connect import connect, open_byte_stream
 from dragoman_server.streams.http1_body import BodyDecoder, FramingError
-from dragoman_server.streams.http1_head import Headers
 from dragoman_server.upstream import errors
-from dragoman_server.upstream.http1 import Http1Exchange, RequestError, ResponseHead, chunk
+from dragoman_server.upstream.http1 import Http1Exchange, ResponseHead, chunk
 from dragoman_server.upstream.pool import ConnectionLease, ConnectionPool, Origin, PoolLimits
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -63,26 +62,28 @@ class RequestURL(NamedTuple):
 
     Attributes:
         target: Path and query.
+        host: The value of the Host header.
         where: The name of the server in errors.
     """
 
     parsed: httpx2.URL
     origin: Origin
     target: bytes
+    host: bytes
     where: str
 
     @classmethod
     def of(cls, url: httpx2.URL) -> "RequestURL":
         origin = Origin(url.scheme, url.raw_host.decode("ascii"), url.port or _DEFAULT_PORTS[url.scheme])
-        return cls(url, origin, url.raw_path, f"{url.scheme}://{url.netloc.decode('ascii')}")
+        return cls(url, origin, url.raw_path, url.netloc, f"{url.scheme}://{url.netloc.decode('ascii')}")
 
 
 class Http1Request(NamedTuple):
-    """A request with all its headers."""
+    """A request. head: from request_head()."""
 
     method: str
     url: RequestURL
-    headers: list[tuple[bytes, bytes]]
+    head: bytes
     content: bytes | StreamedContent
     timeouts: UpstreamTimeouts
 
@@ -247,8 +248,8 @@ class Http1Transport:
         self.pool.close()
         await anyio.lowlevel.cancel_shielded_checkpoint()
 
-    async def send(self, request: Http1Request) -> tuple[int, Headers, ResponseBody]:
-        """Send a request, and return the status and the headers of its response, and the unread body.
+    async def send(self, request: Http1Request) -> tuple[int, list[tuple[str, str]], ResponseBody]:
+        """Send a request. Return the response's status, its headers with lower-case names, and the unread body.
 
         Raises UpstreamError.
         """
@@ -313,19 +314,15 @@ async def _send_and_read_head(
     """
     where, timeout = request.url.where, request.timeouts.write_s
     exchange = Http1Exchange(request.method)
-    early, content = None, request.content
+    early, head, content = None, request.head, request.content
     write_error: str | None = None  # as text: the traceback of an exception refers to this frame
     try:
-        length = len(content) if isinstance(content, bytes) else content.length
-        head = exchange.head(request.url.target, request.headers, length)
         if isinstance(content, bytes) and len(content) <= _JOIN_LIMIT:
             await stream.send_all(head + content, timeout)
         else:
             await stream.send_all(head, timeout)
             early = _EarlyResponse(exchange)
             await early.read_while_sending(stream, content, timeout)
-    except RequestError as error:
-        raise errors.UpstreamRequestInvalid(f"{where}: {error}") from None
     except FramingError as error:
         raise errors.UpstreamBroken(f"{where}: {error}") from None
     except TimeoutError:

@@ -42,7 +42,7 @@ def post(
     method: str = "POST",
     **timeouts: float | None,
 ) -> Http1Request:
-    key = (b"authorization", KEY.encode())
+    key = ("authorization", KEY)
     return request_to(server.url, content, method=method, headers=[key], **TIMEOUTS | timeouts)
 
 
