@@ -11,9 +11,10 @@ The driver decides on parallel attempts (`RequestHandler._hedged`) and on resend
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from itertools import repeat
+from operator import attrgetter
 from typing import TypeAlias
 
 import msgspec
@@ -23,6 +24,8 @@ from dragoman_server.policy.error_actions import ErrorAction, ErrorRule, classif
 from dragoman_server.policy.health import INITIAL_HEALTH, Health
 
 MAX_ATTEMPTS = 10
+
+_ID: Callable[["Account"], str] = attrgetter("id")
 
 # After these a retry with the same account fails again.
 _NOT_RETRYABLE = frozenset({ErrorAction.TRY_NEXT, ErrorAction.DISABLE})
@@ -322,7 +325,7 @@ def order(
 
 def _states(accounts: Sequence[Account], health: Mapping[str, Health]) -> list[Health]:
     # Each request needs them all, so there is no call of Python for each.
-    return list(map(health.get, [account.id for account in accounts], repeat(INITIAL_HEALTH)))
+    return list(map(health.get, map(_ID, accounts), repeat(INITIAL_HEALTH)))
 
 
 def _choose_weighted(accounts: Sequence[Account], random: float) -> str:

@@ -12,11 +12,11 @@ machine is in by then.
 import hashlib
 import logging
 import math
-import os
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import anyio
@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 _GIVE_BACK_S = 1.0
 
 _MINUTE = 60.0
+
+# Of a destination; of an account. Each request needs them, so there is no call of Python for each.
+_NAMES: Callable[[Destination], tuple[str, str]] = attrgetter("settings.name", "only_account")
+_CANDIDATE: Callable[[PooledAccount], Candidate] = attrgetter("candidate")
 
 
 class AccountChain(msgspec.Struct, frozen=True):
@@ -89,7 +93,7 @@ class AccountPool:
         self.account_wait_s = settings.server.account_wait_s
         self._rules = [(rule.upstream, _rule(rule)) for rule in settings.rules]
         # By the names of their upstreams, and of an only account: as many as the settings have.
-        self._chains: dict[tuple[str, ...], AccountChain] = {}
+        self._chains: dict[tuple[tuple[str, str], ...], AccountChain] = {}
 
     async def account_of(self, ids: Sequence[str]) -> str:
         """Return the id of the account that made the first known one of these vendor's ids, "" if none is known."""
@@ -105,7 +109,7 @@ class AccountPool:
         return RequestAttempts(self, plan, self._chain(chain))
 
     def _chain(self, destinations: tuple[Destination, ...]) -> AccountChain:
-        names = tuple([name for to in destinations for name in (to.settings.name, to.only_account)])
+        names = tuple(map(_NAMES, destinations))
         if names not in self._chains:
             upstreams, by_id = [], {}
             for to in destinations:
@@ -154,7 +158,7 @@ class RequestAttempts:
         if self._open:
             with anyio.move_on_after(_GIVE_BACK_S, shield=True):
                 for attempt in list(self._open.values()):
-                    await self._release(attempt, 0.0)
+                    await self._release(attempt, used=False)
 
     async def next(self) -> Attempt | None:
         """Return what to try now, None if the client gets an error. Waits for an account where that is worth it."""
@@ -203,7 +207,7 @@ class RequestAttempts:
         after = "" if failure.retry_after is None else f" after {failure.retry_after:g} s"
         log_decision(attempt.plan.id, text, account.id, error.kind.value, action.value, after)
         await self._report(attempt, action, error, failure.retry_after, connecting=failure.connecting)
-        await self._release(attempt, 0.0)
+        await self._release(attempt, used=False)
         return action
 
     def committed(self) -> None:
@@ -219,8 +223,9 @@ class RequestAttempts:
 
     async def ended(self, attempt: Attempt) -> None:
         """Record that the attempt whose response was sent has ended."""
-        if attempt.error is not None:
-            await self._report(attempt, classify_stream_error(attempt.error), attempt.error, None)
+        error = attempt.error
+        if error is not None:
+            await self._report(attempt, classify_stream_error(error), error, None)
         elif self._chain.records_health:
             store, proxy = self._pool.store, attempt.account.proxy
             share = remaining_share(attempt.headers, attempt.plan.destination.upstream)
@@ -229,13 +234,13 @@ class RequestAttempts:
             )
             if proxy in store.health():
                 await store.apply(Change(proxy, Health.after_success))
-        await self._release(attempt, attempt.tokens)
+        await self._release(attempt)
 
     async def cancelled(self, attempt: Attempt) -> None:
         """Record that the attempt was cancelled because another one won."""
         if self._machine.state is not attempts.AttemptState.DONE:
             self._machine.cancelled(attempt.account.id)
-        await self._release(attempt, attempt.tokens)
+        await self._release(attempt)
 
     # Between the machine and the store.
 
@@ -265,10 +270,9 @@ class RequestAttempts:
         accounts = self._chain.accounts
         conversation = plan.conversation if plan.destination.settings.sticky else None
         now = self._pool.clock()
-        candidates = [accounts[id].candidate for id in offer.accounts]
-        reservation = await self._pool.store.apply(
-            Reserve(candidates, conversation, os.urandom(16).hex(), now)
-        )
+        candidates = [*map(_CANDIDATE, map(accounts.__getitem__, offer.accounts))]
+        # A request has an account only once at a time, so its id tells its leases of one from those of others.
+        reservation = await self._pool.store.apply(Reserve(candidates, conversation, plan.id, now))
         # Another attempt may have ended the offer meanwhile.
         if self._machine.state is not attempts.AttemptState.OFFERED:
             if isinstance(reservation, Reservation):
@@ -351,8 +355,10 @@ class RequestAttempts:
         # Temporary failures are counted, so one that is recorded twice would be two.
         await pool.store.apply(Change(account, failure, repeatable=action is not ErrorAction.RETRY_LATER))
 
-    async def _release(self, attempt: Attempt, tokens: float) -> None:
+    async def _release(self, attempt: Attempt, *, used: bool = True) -> None:
+        """End the reservation of an attempt, and count the tokens that it has used."""
         if attempt.reservation.candidate.is_limited:
+            tokens = attempt.tokens if used else 0.0
             await self._pool.store.apply(Release(attempt.reservation, tokens, self._pool.clock()))
         self._open.pop(attempt.account.id, None)
 

@@ -11,6 +11,7 @@ Times are arguments, in seconds since the epoch.
 from abc import ABCMeta, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import cached_property
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -51,7 +52,7 @@ def in_order(amounts: Sequence[float]) -> float:
     return total
 
 
-class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
+class Candidate(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     """An account that a request may be sent with.
 
     Attributes:
@@ -65,7 +66,7 @@ class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
     tokens: Rate | None = None
     max_concurrent_requests: int | None = None
 
-    @property
+    @cached_property
     def is_limited(self) -> bool:
         """A reservation has to be ended."""
         return self.tokens is not None or self.max_concurrent_requests is not None

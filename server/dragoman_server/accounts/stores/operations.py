@@ -43,7 +43,7 @@ class Reserve(Operation[Reservation | NoRoom], frozen=True):
     Attributes:
         conversation: Stays with its account if that is among the candidates and has room; otherwise it is with the
             reserved account from now on.
-        lease: A new id.
+        lease: An id that no other reservation of one of these accounts has.
     """
 
     candidates: Sequence[Candidate]
@@ -54,20 +54,21 @@ class Reserve(Operation[Reservation | NoRoom], frozen=True):
 
     def apply(self, tables: Tables) -> Reservation | NoRoom:
         candidates, conversation = self.candidates, self.conversation
+        health = tables.health()
         if conversation is not None and (account := tables.account_of(conversation, self.now)) is not None:
             candidates = [*[other for other in candidates if other.account == account], *candidates]
         available_at = NEVER
         for candidate in candidates:
-            at = self._available_at(tables, candidate)
+            at = self._available_at(tables, candidate, health.get(candidate.account, INITIAL_HEALTH))
             if not at:
                 self._record_use(tables, candidate)
                 return Reservation(candidate, self.lease)
             available_at = min(available_at, at)
         return NoRoom(available_at)
 
-    def _available_at(self, tables: Tables, candidate: Candidate) -> float:
+    def _available_at(self, tables: Tables, candidate: Candidate, health: Health) -> float:
         """Return 0 if the account has room now, otherwise the time at which it does, which may be NEVER."""
-        now, health = self.now, tables.health().get(candidate.account, INITIAL_HEALTH)
+        now = self.now
         if health.disabled is not None:
             return NEVER
         at = health.cooldown_until if health.cooldown_until > now else 0.0
