@@ -134,9 +134,10 @@ class ResponseBody:
         self._lease = lease
         self._read_timeout = read_timeout
         self._where = where
-        turn = head.leftover[:_TURN_BYTES]
-        # Without bytes no view, which would keep all of them.
-        self._unread: bytes | memoryview = memoryview(head.leftover)[_TURN_BYTES:] or b""
+        turn = head.leftover
+        self._unread: bytes | memoryview = b""
+        if len(turn) > _TURN_BYTES:
+            turn, self._unread = turn[:_TURN_BYTES], memoryview(turn)[_TURN_BYTES:]
         self._first = self._decoder.receive_data(turn) if turn else b""
         self._end_if_complete()
 
@@ -260,29 +261,21 @@ class Http1Transport:
             full = f"{url.where}: no free connection within {timeouts.pool_s} s: all are in use"
             raise errors.UpstreamTimeout(full, errors.UpstreamTimeoutPhase.POOL) from None
         try:
-            stream, head = await self._exchange(request, lease)
+            # A body that is sent while it arrives cannot be sent again, should the idle connection be closed.
+            stream = lease.reuse() if isinstance(request.content, bytes) else None
+            race_s = 0.0 if stream is None else _RACE_S
+            if stream is None:
+                stream = lease.stream = await self._connect(request)
+            head = await _send_and_read_head(request, stream, self.pool.time, race_s=race_s)
             body = ResponseBody(head, stream, lease, timeouts.read_s, url.where)
             return head.status, head.headers, body
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, errors.UpstreamIdleClosed):
+                # The other idle connections are older, and probably closed as well.
+                self.pool.drop_idle(url.origin)
             if lease.stream is not None:
                 lease.stream.drop_unsent()
             lease.release(keep=False)
-            raise
-
-    async def _exchange(
-        self, request: Http1Request, lease: ConnectionLease
-    ) -> tuple[ByteStream, ResponseHead]:
-        """Send the request and read the head, on an idle connection if there is one, else on a new one."""
-        # A body that is sent while it arrives cannot be sent again, should the idle connection be closed.
-        reused = lease.reuse() if isinstance(request.content, bytes) else None
-        if reused is None:
-            lease.stream = await self._connect(request)
-            return lease.stream, await _send_and_read_head(request, lease.stream, self.pool.time, race_s=0.0)
-        try:
-            return reused, await _send_and_read_head(request, reused, self.pool.time, race_s=_RACE_S)
-        except errors.UpstreamIdleClosed:
-            # The other idle connections are older, and probably closed as well.
-            self.pool.drop_idle(request.url.origin)
             raise
 
     async def _connect(self, request: Http1Request) -> ByteStream:
