@@ -241,6 +241,19 @@ class ClientRequest:
 
         A client that has left already costs no work, if `left` cancels it.
         """
+        on_disconnect = self.on_disconnect
+        if on_disconnect is None or self.upload is not None:
+            await self._watch_in_task(work, left)
+            return
+        if on_disconnect(left):
+            await anyio.lowlevel.checkpoint()
+        try:
+            await work()
+        finally:
+            on_disconnect(None)
+
+    async def _watch_in_task(self, work: Callable[[], Awaitable[None]], left: Callable[[], None]) -> None:
+        """Do what watch() does with a task, which reads the body that is sent while it arrives."""
         on_disconnect, upload = self.on_disconnect, self.upload
 
         async def watcher() -> None:
@@ -255,9 +268,6 @@ class ClientRequest:
         if on_disconnect is not None and on_disconnect(left):
             await anyio.lowlevel.checkpoint()
         try:
-            if on_disconnect is not None and upload is None:
-                await work()
-                return
             async with anyio.create_task_group() as tasks:
                 watching = tasks.start_soon(return_if_cancelled, watcher)
                 # In trio tasks that become ready together run in any order.

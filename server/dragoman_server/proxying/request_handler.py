@@ -14,11 +14,13 @@ That the client leaves is noticed in `serving/connection.py`; `Attempt.run` clos
 
 import math
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
 import msgspec
+from anyio.abc import TaskGroup
 
 from dragoman import Keepalive, Ledger, Outcome, Relay, ResponseMachine
 from dragoman.jsontext import JSONObject, encode
@@ -114,9 +116,13 @@ class RequestHandler:
 
         It returns, too, when the client has left.
         """
-        with anyio.CancelScope() as self._scope:
-            work = self._stream if self._plan.streams else self._read_upstream
-            await self._request.watch(work, self._client_has_left)
+        if self._plan.streams:
+            async with anyio.create_task_group() as tasks:
+                self._scope = tasks.cancel_scope
+                await self._request.watch(partial(self._stream, tasks), self._client_has_left)
+        else:
+            with anyio.CancelScope() as self._scope:
+                await self._request.watch(self._read_upstream, self._client_has_left)
         left = self._record.outcome == "client_left"
         if left and self._machine is not None:
             self._machine.fail(CLIENT_LEFT)  # if a thread has used it till now
@@ -128,10 +134,9 @@ class RequestHandler:
         self._failed.clear()
         return self._reply
 
-    async def _stream(self) -> None:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(return_if_cancelled, self._read_upstream, name="read")
-            await self._write_client()
+    def _stream(self, tasks: TaskGroup) -> Awaitable[None]:
+        tasks.start_soon(return_if_cancelled, self._read_upstream, name="read")
+        return self._write_client()
 
     def _client_has_left(self) -> None:
         if not self._end_sent:
