@@ -2,7 +2,7 @@
 
 What came in pieces is replaced letter by letter, secrets and texts, so that lengths, JSON and the cuts between pieces
 stay as they were, and the recording can still be replayed. Members that are no text of people or models stay, such as
-types, roles and ids.
+types, roles and ids, and so do numbers, unless they are an array or are in an object whose members a user named.
 """
 
 import re
@@ -35,16 +35,29 @@ _KEPT_MEMBERS = frozenset(
     rb"tool_use_id item_id response_id previous_response_id service_tier code event phase media_type detail effort "
     rb"format syntax tool_choice parallel_tool_calls truncation status display verbosity ttl mode".split()
 )
+# What such a string has if it is one: `code` is an error's, or a program that a model wrote.
+_WORD = re.compile(rb"[\w.:;/@|~=+-]*")
+# The members whose objects have names that a user chose, so that none of theirs is of a protocol.
+_FREE_MEMBERS = frozenset({b"input", b"args", b"arguments", b"metadata", b"variables"})
+_FUNCTION_RESPONSES = (
+    b"functionResponse",
+    b"function_response",
+)  # Gemini's: its `response` is such an object
 # A string, and the colon if it is a name. One without an end is matched too, or each of its escaped quotes would be the
 # beginning of another one.
 _STRING = re.compile(rb'"((?:[^"\\]|\\.)*+)(?:"(\s*:)?)?', re.DOTALL)
+# What the texts of a document are found by. An array of numbers may be a text: its tokens, bytes or embedding.
+_TOKEN = re.compile(
+    _STRING.pattern + rb"|(?P<numbers>\[[\s\d.eE,+-]+(?:\]|\Z))|(?P<number>-?\d[\d.eE+-]*)|[{}\[]", re.DOTALL
+)
+_DIGIT = re.compile(rb"\d")
 # An event's data, and the place in the response that it is about: `index`, `output_index`.
 _LINE = re.compile(rb"^data:[^\r\n]*", re.MULTILINE)
 _INDEX = re.compile(rb'"(\w*index)"\s*:\s*(\d+)')
 # The replaced characters: letters, and the bytes of all other characters. Not the words that are JSON values, inside of
 # arguments, nor escapes.
 _LETTERS = re.compile(
-    rb"\\u[0-9a-fA-F]{4}|\\.|\b(?:true|false|null)\b|(?P<letters>[A-Za-z]+|[\x80-\xff]+)|[2-9]+"
+    rb"\\u[0-9a-fA-F]{4}|\\.|\b(?:true|false|null)\b|(?P<letters>[A-Za-z]+|[\x80-\xff]+)|\d+"
 )
 
 
@@ -153,15 +166,31 @@ def _redact_line(line: bytes) -> bytes:
 
 def _redact_json(data: bytes) -> bytes:
     name = b""
+    in_array = False  # what follows is not the member itself
+    objects: list[bytes] = []  # those that are open, by the names of their members
+    free = 0  # how many of them are free, or in one that is
 
     def replace(match: re.Match[bytes]) -> bytes:
-        nonlocal name
-        if match[2] is not None:
-            name = match[1]
-            return match[0]
-        return match[0] if name in _KEPT_MEMBERS else match[0].replace(match[1], _without_letters(match[1]))
+        nonlocal name, in_array, free
+        found = match[0]
+        if found == b"{":
+            of_call = name == b"response" and bool(objects) and objects[-1] in _FUNCTION_RESPONSES
+            free += bool(free or ((name in _FREE_MEMBERS or of_call) and not in_array))
+            objects.append(name)
+        elif found == b"}":
+            name = objects.pop() if objects else b""
+            free -= bool(free)
+        elif found == b"[":
+            in_array = True
+        elif match["numbers"] or match["number"]:
+            return _DIGIT.sub(b"1", found) if free or match["numbers"] else found
+        elif match[2] is not None:
+            name, in_array = match[1], False
+        elif free or name not in _KEPT_MEMBERS or _WORD.fullmatch(match[1]) is None:
+            return found.replace(match[1], _without_letters(match[1]))
+        return found
 
-    return _STRING.sub(replace, data)
+    return _TOKEN.sub(replace, data)
 
 
 def _without_letters(text: bytes) -> bytes:

@@ -355,7 +355,28 @@ async def test_files_are_bounded_in_number_and_age(tmp_path: Path) -> None:
         (b"data: Hello\n", b"data: xxxxx\n"),
         (b": a comment\n", b": x xxxxxxx\n"),
         (b'{"id":"a","text":"cut h', b'{"id":"a","text":"xxx x'),
-        (b"<p>Bad gateway 502</p>", b"<x>xxx xxxxxxx 101</x>"),
+        (b"<p>Bad gateway 502</p>", b"<x>xxx xxxxxxx 111</x>"),
+        # Members whose names a user chose are none of a protocol's.
+        (
+            b'{"name":"pay","input":{"name":"Al","to":[{"id":70}]}}',
+            b'{"name":"pay","input":{"name":"xx","to":[{"id":11}]}}',
+        ),
+        (b'{"input":[{"role":"user","name":"al"}],"n":2}', b'{"input":[{"role":"user","name":"al"}],"n":2}'),
+        (
+            b'{"functionResponse":{"name":"f","response":{"code":"Hi"}}}',
+            b'{"functionResponse":{"name":"f","response":{"code":"xx"}}}',
+        ),
+        (
+            b'{"response":{"id":"r"},"metadata":{"id":"me"},"id":"i"}',
+            b'{"response":{"id":"r"},"metadata":{"id":"xx"},"id":"i"}',
+        ),
+        # A program, and texts as numbers: tokens, bytes, embeddings.
+        (b'{"code":"print(x)","error":{"code":"bad_x"}}', b'{"code":"xxxxx(x)","error":{"code":"bad_x"}}'),
+        (
+            b'{"token":"Hi","bytes":[72, 105],"logprob":-0.5}',
+            b'{"token":"xx","bytes":[11, 111],"logprob":-0.5}',
+        ),
+        (b'{"embedding":[-0.02,3e-05', b'{"embedding":[-1.11,1e-11'),
         # A body whose rest is not recorded ends anywhere.
         (b'{"text":"Hi you', b'{"text":"xx xxx'),
         (b'{"text":"Hi you\\', b'{"text":"xx xxx\\'),
