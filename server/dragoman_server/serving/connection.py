@@ -117,7 +117,8 @@ class Connection:
         self._half_closed = False  # the client sends nothing more, and a request is open
         self.request_events: AppEvents | None = None  # of the open one of HTTP/1
         self._peer: TaskHandle[None] | None = None  # waits for the client's end
-        self._peer_ended = self._is_full = False
+        self._peer_ended = False
+        self._full: AppEvents | None = None  # those that have no room for more
         self._first = b""  # of the client, until its protocol is recognized
         self._writing = Lock()
         self._rest: bytes | memoryview | None = None  # of what write_now() was given
@@ -235,23 +236,26 @@ class Connection:
         """
         if self._peer is None:
             self._peer = self.tasks.start_soon(return_if_cancelled, self._watch_peer, name="peer")
-        self._is_full = True
+        self._full = events
         if self._peer_ended:
             await self._lose()
         await events.put(event)
-        self._is_full = False
+        self._full = None
 
     async def _watch_peer(self) -> None:
         await self._stream.peer_ended()
         self._peer_ended = True
-        if self._is_full:
-            await self._lose()
+        await self._lose()
 
     async def _lose(self) -> None:
-        """End the connection of a client that has left, with what it has sent."""
-        self._break()
-        if self._protocol is not None:
-            await self._protocol.connection_lost()
+        """End the connection of a client that has left, with what it has sent, if the application wants to know of it.
+
+        Another one reads what waits first, and has the time of HALF_CLOSED_S for its response then.
+        """
+        if self._full is not None and self._full.lose():
+            self._break()
+            if self._protocol is not None:
+                await self._protocol.connection_lost()
 
     async def _woken(self) -> None:
         """React to the deadline, unless it has moved, or end() has woken the task."""

@@ -79,9 +79,13 @@ class AppEvents:
             if not is_last:
                 self._bytes += _size(event)
         if is_last and "error" not in event and not self.ended:  # else its body is broken, and it waits
-            self._has_left = True
-            self._call_on_disconnect()
+            self.lose()
         return True
+
+    def lose(self) -> bool:
+        """Note that the client has left, also before events that wait. Return false if nothing is called for it."""
+        self._has_left = True
+        return self._call_on_disconnect()
 
     async def get(self) -> Message:
         """Wait for the next event. A disconnect stays in the queue, because ASGI returns it at each call."""

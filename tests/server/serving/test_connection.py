@@ -98,6 +98,21 @@ async def test_a_client_that_leaves_while_its_body_waits_is_dropped_at_once(
     assert (told, stream.aborted_at) == ([told_at], told_at)
 
 
+async def test_a_client_that_ends_its_side_while_its_body_waits_gets_what_comes_soon() -> None:
+    async def reads_later(scope: Scope, receive: Receive, send: Send) -> None:
+        await anyio.sleep(2)
+        while (await receive())["more_body"]:
+            pass
+        await anyio.sleep(0.9)
+        await hello(scope, receive, send)
+
+    head = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 300001\r\n\r\n"
+    stream = FakeStream([head + bytes(300_000), b"x"], leaves=True, peer_ends_at=1)
+    await connect(reads_later, stream).run()
+    assert stream.sent.endswith(b"hello")
+    assert stream.aborted_at == 2.9
+
+
 @pytest.mark.promise("R9")
 async def test_the_socket_is_closed_although_the_application_still_works() -> None:
     async def tidies(scope: Scope, receive: Receive, send: Send) -> None:
