@@ -232,8 +232,8 @@ class _ToolFitter:
         if call.hosted in self._functions:
             name, namespace = self._functions[call.hosted], None
         else:
-            key = (call.namespace, call.name)
-            name, namespace = self._sent_names.get(key) or self._name(*key)
+            found = self._sent_names.get((call.namespace, call.name))
+            name, namespace = found or self._name(call.name, call.namespace)
         if not as_function and call_id == call.call_id and name == call.name and namespace == call.namespace:
             return call
         if as_function:  # an object of another form
