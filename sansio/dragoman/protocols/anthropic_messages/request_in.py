@@ -128,20 +128,16 @@ def _read_messages(body_messages: list[JSON], context: ReadContext, messages: li
     for message, (path, content_path) in zip(body_messages, _PATHS, strict=False):
         if type(message) is not dict:
             raise invalid_request(path, "Input should be an object")
-        role = message.get("role")
+        role, content = message.get("role"), message.get("content")
+        if (role == "user" or role == "assistant") and type(content) is str and content and len(message) == 2:
+            # by far the most frequent
+            messages.append(Message(role, (Text(content, None, None, content_path),), path, native=message))
+            continue
         if role not in _ROLES:
             raise invalid_request(f"{path}/role", "Input should be 'user', 'assistant' or 'system'")
-        content = message.get("content")
         if content is None and not (role == "system" and "output_config" in message):
             raise invalid_request(f"{path}/content", "Field required")
-        parts: tuple[Part, ...]
-        if type(content) is str and content:
-            parts = (Text(content, None, None, content_path),)  # by far the most frequent
-            if len(message) == 2 and role != "system":
-                messages.append(Message(role, parts, path, native=message))
-                continue
-        else:
-            parts = () if content is None else read_content(content, content_path, context)
+        parts = () if content is None else read_content(content, content_path, context)
         shape = None if len(message) == 2 else MESSAGE_SHAPE
         if role == "system":
             context.has_system_messages = True

@@ -111,30 +111,28 @@ class MessageWriter:
 
     def write(self, messages: Sequence[Message]) -> list[JSONObject]:
         """Return the wire messages of a conversation."""
-        out, index, count = self._out, 0, len(messages)
-        while index < count:
-            message, end = messages[index], index + 1
-            is_assistant = message.role == "assistant"
-            while end < count and (messages[end].role == "assistant") is is_assistant:
-                end += 1
-            simple = None
+        out, run = self._out, list[Message]()
+        simple_roles = () if self._native else ("user", "assistant") if self._simple_turns else ("user",)
+        turns = [message.role == "assistant" for message in messages]
+        before: bool | None = None  # the message before is an assistant's, None if there is none
+        for message, is_turn, after in zip(messages, turns, [*turns[1:], None], strict=False):
+            role = message.role
             if (
-                end == index + 1
-                and not self._native
-                and (self._simple_turns if is_assistant else message.role == "user")
-            ):
-                simple = _simple_message(message)
-            if simple is None:
-                (self._write_assistant_turn if is_assistant else self._write_between_turns)(
-                    messages[index:end]
-                )
-            elif is_assistant or not out or out[-1]["role"] == "assistant":  # as most are
+                before is not is_turn
+                and after is not is_turn
+                and role in simple_roles
+                and (simple := _simple_message(message, role)) is not None
+            ):  # as nearly all of them
                 self._started = True
                 out.append(simple)
-            else:
-                self._started = True
-                self._add(simple, message)
-            index = end
+                before = is_turn
+                continue
+            run.append(message)
+            before = is_turn
+            if after is not is_turn:
+                (self._write_assistant_turn if is_turn else self._write_between_turns)(run)
+                run = []
+                before = out[-1]["role"] == "assistant" if out else None
         return out
 
     def _write_assistant_turn(self, run: Sequence[Message]) -> None:
@@ -160,13 +158,16 @@ class MessageWriter:
             role: str = message.role
             if role == "user":
                 self._started = True
-                simple = None if self._native else _simple_message(message)
-                if simple is not None:
-                    if simple["role"] == "tool":
-                        results.append(simple)
-                    else:
-                        rest.append((simple, message))
-                    continue
+            else:
+                role = self._system_role(message)
+            simple = None if self._native else _simple_message(message, role)
+            if simple is not None:
+                if simple["role"] == "tool":
+                    results.append(simple)
+                else:
+                    rest.append((simple, message))
+                continue
+            if message.role == "user":
                 result_parts = [part for part in parts if type(part) is ToolResult]
                 if result_parts:
                     for result in result_parts:
@@ -174,8 +175,6 @@ class MessageWriter:
                     parts = tuple(part for part in parts if type(part) is not ToolResult)
                     if not parts:
                         continue
-            else:
-                role = self._system_role(message)
             body = self._write_plain(message, role, parts)
             if body is not None:
                 rest.append((body, message))
@@ -286,22 +285,33 @@ class MessageWriter:
         return overlaid(body, result) if self._native else body
 
 
-def _simple_message(message: Message) -> JSONObject | None:
+def _simple_message(message: Message, role: str) -> JSONObject | None:
     """Return the wire message for one plain text or one plain result, None for any other message.
 
-    Nearly all messages of users and assistants in other protocols are like that.
+    Nearly all messages in other protocols are like that. role: the one that is sent, or "user" for a result.
     """
     parts = message.parts
     if len(parts) != 1 or message.name is not None:
         return None
     part = parts[0]
-    if type(part) is ToolResult:
-        if message.role == "user" and len(part.parts) == 1 and part.cache is None and not part.is_error:
-            text = part.parts[0]
-            if type(text) is Text and text.cache is None and text.citations is None:
-                return {"role": "tool", "tool_call_id": part.call_id, "content": text.text}
-    elif type(part) is Text and part.text and part.cache is None and part.citations is None:
-        return {"role": message.role, "content": part.text}
+    if type(part) is Text:
+        if (
+            part.text
+            and part.cache is None
+            and part.citations is None
+            and (role != "user" or message.role == role)
+        ):
+            return {"role": role, "content": part.text}
+    elif type(part) is ToolResult and message.role == "user" and len(part.parts) == 1:
+        text = part.parts[0]
+        if (
+            part.cache is None
+            and not part.is_error
+            and type(text) is Text
+            and text.cache is None
+            and text.citations is None
+        ):
+            return {"role": "tool", "tool_call_id": part.call_id, "content": text.text}
     return None
 
 
