@@ -16,8 +16,8 @@ from dragoman._ir.losses import Ledger, LossPolicy
 from dragoman._ir.request import Request
 from dragoman._ir.undo import Undo
 from dragoman._ir.wrapped_signatures import Signer
-from dragoman._transforms.pass_context import CacheKeySource, PassContext, ReasoningLookup
-from dragoman._transforms.pipeline import PASSES
+from dragoman._transforms.pass_context import CacheKeySource, PassContext, ReasoningLookup, find_contents
+from dragoman._transforms.pipeline import apply_passes
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSONObject, decode, decode_object, encode, too_deep
 from dragoman._wire.limits import MODEL_CHARACTERS
@@ -234,6 +234,7 @@ class RequestTranslator:
             capabilities,
             ledger,
             received,
+            find_contents(received.messages),
             rewritten=rewritten,
             signed_reasoning=signed_reasoning,
             reasoning_lookup=reasoning_lookup,
@@ -243,8 +244,7 @@ class RequestTranslator:
         request = msgspec.structs.replace(received, model=upstream_model)
         if rewritten:
             request = msgspec.structs.replace(request, native=decoded, received=received)
-        for apply_pass in PASSES:
-            request = apply_pass(request, context)
+        request = apply_passes(request, context)
         out = upstream.write_request(request, capabilities, ledger)
         for name in self._refused(out, left_out, ledger) if left_out else ():
             del out[name]

@@ -30,7 +30,7 @@ def request_summary(request: Request, context: PassContext) -> Request:
 
     The tools stay, though none may be called: they are at the beginning of the prompt, which the upstream has cached.
     """
-    if not request.compact or context.rewritten:
+    if context.rewritten:
         return request
     context.undo = msgspec.structs.replace(context.undo, compacts=True)
     ledger, instruction = context.ledger, Message("user", (Text(_INSTRUCTION),))

@@ -37,7 +37,7 @@ def fit_cache_marks(request: Request, context: PassContext) -> Request:
         ledger.dropped(request.path_of("prompt_cache_options"), _NO_MARKS)
         params = {param: value for param, value in request.params.items() if param != "prompt_cache_options"}
         request = msgspec.structs.replace(request, params=params)
-    nodes: list[Any] = [*request.tools, *context.contents(request.messages).parts]
+    nodes: list[Any] = [*request.tools, *context.contents.parts]
     # Objects of another protocol are not sent.
     marked = [
         node
@@ -126,8 +126,6 @@ def fit_media(request: Request, context: PassContext) -> Request:
 
     Raises RequestRefused (400) for audio, because a response without it would be a response to something else.
     """
-    if Media not in context.contents(request.messages).kinds:
-        return request  # as most are
     upstream, ledger = context.upstream, context.ledger
     refused = context.capabilities.refuses
     same_store = context.client.file_store == upstream.file_store

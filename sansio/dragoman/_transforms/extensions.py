@@ -43,7 +43,7 @@ def strip_extensions(request: Request, context: PassContext) -> Request:
     if context.rewritten:
         return request
     refuse_server_state(request, context.client.server_state_params)
-    ledger, contents = context.ledger, context.contents(request.messages)
+    ledger, contents = context.ledger, context.contents
 
     def note(nodes: Iterable[Any]) -> None:
         for node in nodes:

@@ -22,7 +22,7 @@ _MEMBERS = {"name": "names on messages", "phase": "message phases"}
 def fit_message_members(request: Request, context: PassContext) -> Request:
     """Put carried phases back, and drop the members of messages that the upstream does not have."""
     messages, is_changed = list(request.messages), False
-    if Reasoning in context.contents(request.messages).kinds:
+    if Reasoning in context.contents.kinds:
         messages = []
         for message in request.messages:
             messages += _with_phases(message) if message.role == "assistant" else (message,)

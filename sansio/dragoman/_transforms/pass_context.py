@@ -33,6 +33,26 @@ class Contents(msgspec.Struct, frozen=True):
     kinds: set[type]
 
 
+def find_contents(messages: tuple[Message, ...]) -> Contents:
+    """Return what the messages hold."""
+    parts: list[Part] = [
+        part
+        for message in messages
+        for part in message.parts
+        if type(part) is not Text or part.shape is not None or part.cache is not None
+    ]
+    kinds = set(map(type, parts))
+    if ToolResult in kinds:
+        parts = [
+            part
+            for outer in parts
+            for part in ((*outer.parts, outer) if type(outer) is ToolResult else (outer,))
+            if type(part) is not Text or part.shape is not None or part.cache is not None
+        ]
+        kinds = set(map(type, parts))
+    return Contents(messages, parts, kinds)
+
+
 class PassContext(msgspec.Struct):
     """The destination of a request, what its caller offers, and what the passes leave for the response.
 
@@ -42,6 +62,7 @@ class PassContext(msgspec.Struct):
         capabilities: What the upstream accepts beyond its protocol.
         ledger: Gets the losses.
         received: The request as the client's reader returned it.
+        contents: What the messages of the request hold that the next pass gets.
         rewritten: It does not leave its protocol, so what the protocol itself defines stays.
         signed_reasoning: False if the upstream has refused the conversation's signatures.
         reasoning_lookup: Returns cached reasoning, None without a cache.
@@ -56,6 +77,7 @@ class PassContext(msgspec.Struct):
     capabilities: Capabilities
     ledger: Ledger
     received: Request
+    contents: Contents
     rewritten: bool = False
     signed_reasoning: bool = True
     reasoning_lookup: ReasoningLookup | None = None
@@ -63,30 +85,6 @@ class PassContext(msgspec.Struct):
     max_fan_out: int = 1
     fan_out: int = 1
     undo: Undo = Undo()
-    _contents: Contents | None = None
-
-    def contents(self, messages: tuple[Message, ...]) -> Contents:
-        """Return what the messages hold."""
-        found = self._contents
-        if found is not None and found.messages is messages:
-            return found
-        parts: list[Part] = [
-            part
-            for message in messages
-            for part in message.parts
-            if type(part) is not Text or part.shape is not None or part.cache is not None
-        ]
-        kinds = set(map(type, parts))
-        if ToolResult in kinds:
-            parts = [
-                part
-                for outer in parts
-                for part in ((*outer.parts, outer) if type(outer) is ToolResult else (outer,))
-                if type(part) is not Text or part.shape is not None or part.cache is not None
-            ]
-            kinds = set(map(type, parts))
-        self._contents = found = Contents(messages, parts, kinds)
-        return found
 
 
 # One change to a request: returns it as it is if nothing has to change.

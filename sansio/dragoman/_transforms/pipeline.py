@@ -12,6 +12,7 @@ from typing import Protocol
 
 from dragoman._ir.events import EVENTS, Event
 from dragoman._ir.losses import Ledger
+from dragoman._ir.request import Media, Part, Reasoning, Request
 from dragoman._transforms.cache_key import add_cache_key
 from dragoman._transforms.compaction import CompactionStage, request_summary
 from dragoman._transforms.content import fit_cache_marks, fit_media
@@ -19,7 +20,7 @@ from dragoman._transforms.extensions import strip_extensions
 from dragoman._transforms.history import add_user_turns, repair_history
 from dragoman._transforms.json_output import CodeFenceStage, JsonToolStage, fit_format
 from dragoman._transforms.message_members import fit_message_members
-from dragoman._transforms.pass_context import Pass
+from dragoman._transforms.pass_context import Pass, PassContext, find_contents
 from dragoman._transforms.reasoning_cache import ReasoningCacheStage, restore_reasoning
 from dragoman._transforms.response_checks import OutputCheckStage, find_unenforced
 from dragoman._transforms.signatures import SignatureStage, drop_foreign_signatures
@@ -30,24 +31,39 @@ from dragoman._transforms.unsupported import drop_unsupported, fit_tool_settings
 from dragoman.codec import CheckInput, ProtocolSpec, ResponseContext
 
 # First the passes over what no other protocol has, then those over the history, on which later passes rely, then those
-# that fit the request to the upstream, and last the one that prepares the checks of the response.
-PASSES: tuple[Pass, ...] = (
-    strip_extensions,
-    restore_reasoning,
-    fit_message_members,
-    request_summary,
-    repair_history,
-    add_user_turns,
-    drop_foreign_signatures,
-    fit_format,
-    fit_media,
-    fit_cache_marks,
-    fit_tool_settings,
-    add_cache_key,
-    fit_tools,
-    drop_unsupported,
-    find_unenforced,
+# that fit the request to the upstream, and last the one that prepares the checks of the response. Each with the class
+# of parts, or the field of Request, without which a request has nothing for it. None: it looks itself.
+PASSES: tuple[tuple[Pass, type[Part] | str | None], ...] = (
+    (strip_extensions, None),
+    (restore_reasoning, None),
+    (fit_message_members, None),
+    (request_summary, "compact"),
+    (repair_history, None),
+    (add_user_turns, None),
+    (drop_foreign_signatures, Reasoning),
+    (fit_format, "response_format"),
+    (fit_media, Media),
+    (fit_cache_marks, None),
+    (fit_tool_settings, None),
+    (add_cache_key, None),
+    (fit_tools, None),
+    (drop_unsupported, "params"),
+    (find_unenforced, None),
 )
+
+
+def apply_passes(request: Request, context: PassContext) -> Request:
+    """Return the request after all passes."""
+    for apply_pass, subject in PASSES:
+        if (
+            subject is None
+            or subject in context.contents.kinds
+            or (type(subject) is str and getattr(request, subject))
+        ):
+            request = apply_pass(request, context)
+            if request.messages is not context.contents.messages:
+                context.contents = find_contents(request.messages)
+    return request
 
 
 class Stage(Protocol):

@@ -33,8 +33,6 @@ def drop_foreign_signatures(request: Request, context: PassContext) -> Request:
 
     If the upstream has refused signatures, its own are dropped too, whatever model made them.
     """
-    if Reasoning not in context.contents(request.messages).kinds:
-        return request
 
     def without_foreign_signature(part: Reasoning) -> Reasoning:
         if part.forged:

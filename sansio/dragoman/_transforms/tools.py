@@ -32,7 +32,7 @@ def fit_tools(request: Request, context: PassContext) -> Request:
 
     Raises RequestRefused (400) if the only tool, or the required one, cannot be sent.
     """
-    contents = context.contents(request.messages)
+    contents = context.contents
     if not (request.tools or request.tool_choice) and contents.kinds.isdisjoint((ToolCall, ToolResult)):
         return request
     _refuse_without_its_tool(request, context)

@@ -40,8 +40,6 @@ def drop_unsupported(request: Request, context: PassContext) -> Request:
     RequestRefused (400) for more choices than the caller can request.
     """
     params = request.params
-    if not params:
-        return request
     upstream, capabilities, ledger = context.upstream, context.capabilities, context.ledger
     left: dict[Param, JSON] = dict(params)
     if "stop" in left:

@@ -11,7 +11,7 @@ from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Request
 from dragoman._transforms.content import fit_cache_marks, fit_media
 from dragoman._transforms.message_members import fit_message_members
-from dragoman._transforms.pass_context import PassContext
+from dragoman._transforms.pass_context import PassContext, find_contents
 from dragoman._transforms.pipeline import Stage
 from dragoman._transforms.unsupported import fit_tool_settings
 from dragoman._wire.json import JSONObject
@@ -34,7 +34,10 @@ def pass_context(
     if limits is not None:
         fields["upstream"] = msgspec.structs.replace(fields["upstream"], tool_limits=limits)
     ledger = Ledger() if ledger is None else ledger
-    return PassContext(capabilities=capabilities, ledger=ledger, received=request, **fields)
+    contents = find_contents(request.messages)
+    return PassContext(
+        capabilities=capabilities, ledger=ledger, received=request, contents=contents, **fields
+    )
 
 
 def through(stage: Stage, events: Iterable[Event]) -> list[Event]:
@@ -52,4 +55,5 @@ def fit_and_write(
     )
     for apply_pass in (fit_message_members, fit_media, fit_cache_marks, fit_tool_settings):
         request = apply_pass(request, context)
+        context.contents = find_contents(request.messages)
     return spec.write_request(request, capabilities, ledger)
