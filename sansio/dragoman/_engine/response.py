@@ -43,6 +43,8 @@ CHARS_PER_TOKEN = 4
 
 _UNREADABLE = RemoteProtocolError, RecursionError
 
+# Events that change what the machine says of the response.
+_ENDS = frozenset({Stopped, Ended, Failed})
 # Events that name their choice.
 _OF_CHOICES = frozenset(kind for kind in EVENTS if "choice" in kind.__struct_fields__)
 
@@ -170,7 +172,7 @@ class ResponseTranslator(ResponseMachine):
 
     def _take(self, incoming: Iterable[Event]) -> None:
         """Pass on events until the response ends."""
-        needs_text = self._pipeline.needs_text
+        needs_text, kinds, send = self._pipeline.needs_text, self._pipeline.kinds, self._sink.send
         for event in incoming:
             # isinstance() of a struct takes ten times as long as this to say no.
             if type(event) is TextDelta or type(event) is ReasoningDelta or type(event) is ArgumentsDelta:
@@ -179,12 +181,13 @@ class ResponseTranslator(ResponseMachine):
                     if needs_text:
                         self._pass(event)
                     elif type(event) is ArgumentsDelta:
-                        _fill_call(self._pipeline.calls, self._sink.send, event)
+                        _fill_call(self._pipeline.calls, send, event)
                     else:
-                        self._sink.send(event)
+                        send(event)
             elif type(event) is Usage:
                 self.usage = self.usage.updated(event)
-                self._pass(self._consistent_usage())
+                usage = self._consistent_usage()
+                (self._pass if Usage in kinds else send)(usage)
             else:
                 if type(event) is Started:
                     self.upstream_model, self.upstream_id = event.model, event.id
@@ -197,7 +200,7 @@ class ResponseTranslator(ResponseMachine):
                 choice = getattr(event, "choice", 0) if type(event) in _OF_CHOICES else 0
                 of_first = not self._skipped and choice == 0
                 if of_first or self._client.choices or not self._is_of_other_choice(event):
-                    self._pass(event)
+                    (self._pass if type(event) in kinds or type(event) in _ENDS else send)(event)
             if self.outcome is not OPEN:
                 return
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from dragoman._ir.event_order import EventOrderChecker
+from dragoman._ir.event_order import EventOrderChecker, ResponseState
 from dragoman._ir.events import DELTAS, BlockEnded, Event, Failed, Started, Usage
 from dragoman._ir.fast_path import Delta, FastPath
 from dragoman._ir.losses import Ledger
@@ -215,10 +215,10 @@ class WholeEvents(msgspec.Struct):
             self._body.clear()
             raise unreadable_response(f"it has more than {MAX_DOCUMENT_BYTES} bytes")
         self._body.append(data)
-        yield from ()
+        return ()
 
-    def receive_eof(self) -> Iterator[Event]:
-        """Give all events."""
+    def receive_eof(self) -> Sequence[Event]:
+        """Return all events. Raises TruncatedResponse if the response is not complete."""
         body = b"".join(self._body)
         self._body.clear()
         events = self._upstream.read_whole(decode_object(body, "it"), self._context, self._losses)
@@ -226,7 +226,7 @@ class WholeEvents(msgspec.Struct):
             # It may end at a stop sequence, before its usage, which is here already.
             events = sorted(events, key=lambda event: _FIGURES_FIRST.get(type(event), 2))
         checker = EventOrderChecker(unreadable_response)
-        for event in events:
-            checker.check(event)
-            yield event
-        raise TruncatedResponse("the upstream's response is not complete", status=502)
+        checker.check(*events)
+        if checker.state not in (ResponseState.ENDED, ResponseState.FAILED):
+            raise TruncatedResponse("the upstream's response is not complete", status=502)
+        return events

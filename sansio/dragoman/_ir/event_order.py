@@ -71,18 +71,19 @@ class EventOrderChecker:
         """The open blocks, oldest first. None after a failure: blocks that were open then stay unfinished."""
         return list(self._open)
 
-    def check(self, event: Event) -> None:
-        """Accept one event, or raise the exception and change nothing."""
-        kind = type(event)
-        after = self._next.get(kind)
-        if after is None:
-            raise self._error(f"{kind.__name__} is not allowed while the response is {self.state.value}")
-        rule = _RULES.get(kind)
-        if rule is not None:
-            rule(self, event)
-        if after is not self.state:
-            self.state = after
-            self._next = TRANSITIONS[after]
+    def check(self, *following: Event) -> None:
+        """Accept events in their order, or raise the exception for one, which changes nothing."""
+        for event in following:
+            kind = type(event)
+            after = self._next.get(kind)
+            if after is None:
+                raise self._error(f"{kind.__name__} is not allowed while the response is {self.state.value}")
+            rule = _RULES.get(kind)
+            if rule is not None:
+                rule(self, event)
+            if after is not self.state:
+                self.state = after
+                self._next = TRANSITIONS[after]
 
     def _start_block(self, event: events.BlockStarted) -> None:
         if event.block in self._used:
@@ -91,7 +92,8 @@ class EventOrderChecker:
             raise self._error(f"choice {event.choice} has stopped: block {event.block} cannot start in it")
         if (event.kind is BlockKind.TOOL_CALL) is not (event.tool is not None):
             raise self._error("a tool call must have a tool head, and no other block may have one")
-        self._limit(BLOCKS, len(self._used) + 1)
+        if len(self._used) >= BLOCKS.most:
+            raise self._too_many(BLOCKS)
         self._used.add(event.block)
         self._open[event.block] = (DELTAS[event.kind], event.choice)
 
@@ -103,7 +105,8 @@ class EventOrderChecker:
             raise self._error(f"{type(event).__name__} does not fit the kind of block {event.block}")
 
     def _annotate(self, event: events.Annotation) -> None:
-        self._limit(ANNOTATIONS, self._annotations + 1)
+        if self._annotations >= ANNOTATIONS.most:
+            raise self._too_many(ANNOTATIONS)
         self._fill(event)
         self._annotations += 1
 
@@ -114,12 +117,12 @@ class EventOrderChecker:
         self._signed.add(event.block)
 
     def _count_opaque(self, event: events.Opaque) -> None:
-        self._limit(OPAQUE_VALUES, self._opaque + 1)
+        if self._opaque >= OPAQUE_VALUES.most:
+            raise self._too_many(OPAQUE_VALUES)
         self._opaque += 1
 
-    def _limit(self, limit: CountLimit, count: int) -> None:
-        if count > limit.most:
-            raise self._error(limit.message(f"more than {limit.most}", "the response"))
+    def _too_many(self, limit: CountLimit) -> ProtocolError:
+        return self._error(limit.message(f"more than {limit.most}", "the response"))
 
     def _end_block(self, event: events.BlockEnded) -> None:
         if self._open.pop(event.block, None) is None:

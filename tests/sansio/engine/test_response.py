@@ -427,14 +427,14 @@ def test_an_invalid_whole_response(body: bytes, message: str) -> None:
 def test_a_whole_response_without_its_end() -> None:
     translator = machine(upstream_streams=False)
     body = encode({"started": {"id": "i", "model": "m"}})
-    error = failed(translator, run(translator, [body]), Started("i", "m"), Usage())
+    error = failed(translator, run(translator, [body]))
     assert error == WireError(ErrorKind.TRUNCATED, "the upstream's response is not complete")
 
 
 def test_a_whole_response_in_a_wrong_order() -> None:
     upstream = msgspec.structs.replace(UPSTREAM, read_whole=lambda *_: [STARTED, ENDED])
     translator = machine(upstream=upstream, upstream_streams=False)
-    assert "choice 0 has not stopped" in failed(translator, run(translator, [b"{}"]), STARTED).message
+    assert "choice 0 has not stopped" in failed(translator, run(translator, [b"{}"])).message
 
 
 def test_a_whole_response_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
