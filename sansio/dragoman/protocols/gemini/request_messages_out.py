@@ -8,8 +8,6 @@ would change the cached prefix of every later request (CLIProxyAPI#5490, read 20
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
 from dragoman._ir.losses import Ledger, LossCode
@@ -42,11 +40,12 @@ class ContentsWriter(msgspec.Struct):
 
     _capabilities: Capabilities
     _ledger: Ledger
-    _signed: SignedParts  # the last content, which may go on
+    _signed: SignedParts  # the last content, if it is the model's
     _native: bool = False
     contents: list[JSONObject] = []
     _names: dict[str, str] = {}  # of the calls, by their ids, because results have none
-    _open: str = ""  # its role, "" if it is the client's own
+    _open: str = ""  # the role of the last content, "" if it is the client's own
+    _parts: list[JSONObject] = []  # its parts
     _media: list[JSONObject] = []  # of results that cannot hold them; they follow the turn's last result
 
     def add(self, message: Message) -> None:
@@ -58,38 +57,24 @@ class ContentsWriter(msgspec.Struct):
             self._add_native(message, role)
         else:
             for part in message.parts:
-                kind = type(part)
-                if kind is Text and role != self._open and part.text and part.citations is None:  # type: ignore[union-attr]
-                    self._start(role)
-                    self._signed.parts.append({"text": part.text})  # type: ignore[union-attr]  # no signature waits
-                elif kind is ToolCall and role == "model":
-                    self._append(role, self._call(part))  # type: ignore[arg-type]
-                elif kind is ToolResult and role == "user":
-                    self._append(role, self._result(part))  # type: ignore[arg-type]
+                if type(part) is Text and role != self._open and part.text and part.citations is None:
+                    self._start(role)  # a shortcut for most: no signature waits
+                    self._parts.append({"text": part.text})
                 else:
-                    self._add_part(part, role)
+                    self._append(role, self._part(part, role))
 
     def _add_native(self, message: Message, role: str) -> None:
         """Write a message of this protocol: as it came, or its parts that did not change as they came."""
-        for part in message.parts:
-            if type(part) is ToolCall:
-                self._names[part.call_id] = part.name
+        self._names.update({part.call_id: part.name for part in message.parts if type(part) is ToolCall})
         if message.native is not None:
             self._start("")
             self.contents.append(message.native)
             return
         before = len(self.contents)
         for part in message.parts:
-            self._add_part(part, role)
+            self._append(role, self._part(part, role))
         if message.before is not None and before < len(self.contents):
             self.contents[-1] = {**message.before, **self.contents[-1]}
-
-    def _add_part(self, part: Part, role: str) -> None:
-        if type(part) is Reasoning:
-            self._add_reasoning(part, role)
-        else:
-            for written in self._parts(part, role):
-                self._append(role, written)
 
     def finish(self) -> list[JSONObject]:
         """Return the contents."""
@@ -98,13 +83,13 @@ class ContentsWriter(msgspec.Struct):
 
     def system_parts(self, message: Message) -> list[JSONObject]:
         """Return the parts of the instructions at the head of a conversation."""
-        parts: list[JSONObject] = []
+        parts: list[JSONObject | None] = []
         for part in message.parts:
-            if isinstance(part, Text) or (isinstance(part, OpaquePart) and part.origin == NAME):
-                parts += self._parts(part, "system")
+            if type(part) is Text or (type(part) is OpaquePart and part.origin == NAME):
+                parts.append(self._part(part, "system"))
             else:
                 self._ledger.dropped(part.path, "a system message can contain only text")
-        return parts
+        return [part for part in parts if part is not None]
 
     def _add_system(self, message: Message) -> None:
         self._ledger.altered(
@@ -113,85 +98,83 @@ class ContentsWriter(msgspec.Struct):
         for part in self.system_parts(message):
             self._append("user", {**part, "text": f"<system>\n{part.get('text')}\n</system>"})
 
-    def _add_reasoning(self, part: Reasoning, role: str) -> None:
+    def _append(self, role: str, part: JSONObject | None) -> None:
+        if part is None:
+            return
+        is_behind = role == "user" and "functionResponse" not in part and self._ends_with_result()
+        if is_behind or role != self._open:
+            self._start(role)
+        if role == "model":
+            self._signed.add(part)
+        else:
+            self._parts.append(part)
+
+    def _ends_with_result(self) -> bool:
+        return bool(self._parts) and "functionResponse" in self._parts[-1]
+
+    def _start(self, role: str) -> None:
+        """End the open content and begin one of this role, or none. Media of results go in between."""
+        parts: list[JSONObject] = []
+        if self._media and self._ends_with_result():
+            parts, self._media = self._media, parts
+            if role != "user":
+                self.contents.append({"role": "user", "parts": parts})
+                parts = []
+        if self._open == "model" and not self._signed.finish():
+            self.contents.pop()
+        self._open, self._parts = role, parts
+        if role == "model":
+            self._signed.parts = parts
+        if role:
+            self.contents.append({"role": role, "parts": parts})
+
+    # --- parts --------------------------------------------------------------------------------------------
+
+    def _part(self, part: Part, role: str) -> JSONObject | None:
+        """Return the part for one, None if it is empty, or not accepted here, or has only a signature."""
+        # isinstance() of a struct takes ten times as long as this to say no.
+        if self._native and part.native is not None and type(part) is not Reasoning:
+            return part.native
+        written: JSONObject | None = None
+        if type(part) is Text:
+            if part.citations is not None:
+                self._ledger.altered(part.path, "sent without its citations: Gemini has none in requests")
+            written = {"text": part.text} if part.text else None
+        elif type(part) is ToolCall and role == "model":
+            written = self._call(part)
+        elif type(part) is ToolResult and role == "user":
+            written = self._result(part)
+        elif type(part) is Refusal:
+            self._ledger.altered(part.path, "the refusal was sent as plain text")
+            written = {"text": part.text} if part.text else None
+        elif type(part) is Media:
+            written = write_media(part, self._ledger)
+        elif type(part) is Reasoning:
+            written = self._reasoning(part, role)
+        elif type(part) is not OpaquePart:
+            self._ledger.dropped(part.path, "tool calls and results are not allowed here")
+        elif part.origin == NAME:
+            written = part.native
+        else:
+            self._ledger.add(LossCode.UNKNOWN_KIND, part.path, f"Gemini has no counterpart of {part.kind}")
+        return overlaid(written, part) if self._native and written is not None else written  # type: ignore[arg-type]
+
+    def _reasoning(self, part: Reasoning, role: str) -> JSONObject | None:
         """Write what this vendor has signed. Other reasoning is not required back, and none is accepted as thoughts."""
         signature = part.signature
         if role != "model":
             self._ledger.dropped(part.path, "only messages of the model can contain reasoning")
         elif signature is None:
-            if not (self._native and part.native is not None):
-                self._ledger.dropped(part.path, "unsigned reasoning: the upstream needs none back")
-            else:
-                self._append(role, part.native)
+            if self._native and part.native is not None:
+                return part.native
+            self._ledger.dropped(part.path, "unsigned reasoning: the upstream needs none back")
         elif signature.origin != NAME or type(signature.native) is not dict:
             self._ledger.foreign_reasoning(part.path, signature.origin)
         elif not (self._native and signature.native.get(SIGNED)):  # the part still has it
             if role != self._open:
                 self._start(role)
             self._signed.sign(signature.native)
-
-    def _append(self, role: str, part: JSONObject) -> None:
-        if role != self._open:
-            self._start(role)
-        elif role == "user" and "functionResponse" not in part and self._ends_with_result():
-            if self._media:
-                self._add_media()
-            else:
-                self._start(role)
-        self._signed.add(part)
-
-    def _add_media(self) -> None:
-        """Add the media that wait for the last result of a turn, behind it."""
-        if not self._ends_with_result():
-            return
-        media, self._media = self._media, []
-        for part in media:
-            self._append("user", part)
-
-    def _ends_with_result(self) -> bool:
-        parts = self._signed.parts
-        return bool(parts) and "functionResponse" in parts[-1]
-
-    def _start(self, role: str) -> None:
-        if self._media:
-            self._add_media()
-        if self._open and not self._signed.finish():
-            self.contents.pop()
-        self._open = role
-        if role:
-            self.contents.append({"role": role, "parts": self._signed.parts})
-
-    # --- parts --------------------------------------------------------------------------------------------
-
-    def _parts(self, part: Part, role: str) -> Iterable[JSONObject]:
-        """Return the parts for one, none if it is empty or not accepted here."""
-        if self._native:
-            if part.native is not None:
-                return (part.native,)
-            return [overlaid(written, part) for written in self._new_parts(part, role)]  # type: ignore[arg-type]
-        return self._new_parts(part, role)
-
-    def _new_parts(self, part: Part, role: str) -> Iterable[JSONObject]:
-        # isinstance() of a struct takes ten times as long as this to say no.
-        if type(part) is ToolCall and role == "model":
-            return (self._call(part),)
-        if type(part) is ToolResult and role == "user":
-            return (self._result(part),)
-        if type(part) is Text or type(part) is Refusal:
-            if isinstance(part, Refusal):
-                self._ledger.altered(part.path, "the refusal was sent as plain text")
-            elif part.citations is not None:
-                self._ledger.altered(part.path, "sent without its citations: Gemini has none in requests")
-            return ({"text": part.text},) if part.text else ()
-        if type(part) is Media:
-            return (write_media(part, self._ledger),)
-        if type(part) is OpaquePart:
-            if part.origin == NAME:
-                return (part.native,)
-            self._ledger.add(LossCode.UNKNOWN_KIND, part.path, f"Gemini has no counterpart of {part.kind}")
-        else:
-            self._ledger.dropped(part.path, "tool calls and results are not allowed here")
-        return ()
+        return None
 
     def _call(self, part: ToolCall) -> JSONObject:
         self._names[part.call_id] = part.name
@@ -221,14 +204,14 @@ class ContentsWriter(msgspec.Struct):
         texts: list[str] = []
         media: list[JSONObject] = []
         for inner in part.parts:
-            for written in self._new_parts(inner, "result"):
-                if "text" in written:
-                    texts.append(written["text"])
-                elif self._capabilities.tool_images:
-                    media.append(written)
-                else:
-                    self._media.append(written)
-                    self._ledger.altered(inner.path, "moved out of the tool result into the content after it")
+            written = self._part(inner, "result") or {"text": ""}
+            if "text" in written:
+                texts.append(written["text"])
+            elif self._capabilities.tool_images:
+                media.append(written)
+            else:
+                self._media.append(written)
+                self._ledger.altered(inner.path, "moved out of the tool result into the content after it")
         return "\n\n".join(filter(None, texts)), media
 
 
