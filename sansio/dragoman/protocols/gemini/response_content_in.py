@@ -56,18 +56,17 @@ _METADATA = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
 
 
 class Blocks(msgspec.Struct):
-    """Numbers the blocks of one response, and makes ids for calls that came without one.
+    """What the candidates of one response share.
 
-    model: as the upstream reports it.
+    same_protocol: the client speaks it, too. model: as the upstream reports it. numbers: of blocks. calls: numbers of
+    those that came without an id.
     """
 
     context: ResponseContext
+    same_protocol: bool
     model: str = ""
     numbers: Iterator[int] = msgspec.field(default_factory=count)
-    _calls: Iterator[int] = msgspec.field(default_factory=count)
-
-    def next_call_id(self) -> str:
-        return f"call_{self.context.id}_{next(self._calls)}"
+    calls: Iterator[int] = msgspec.field(default_factory=count)
 
 
 # Arguments in pieces.
@@ -132,6 +131,7 @@ class CandidateReader(msgspec.Struct):
     """
 
     index: int
+    _path: str
     _blocks: Blocks
     _ledger: Ledger
     finish_reason: str | None = None
@@ -143,17 +143,8 @@ class CandidateReader(msgspec.Struct):
     _written: bool = False
     _parts: int = -1  # the number of the last part
     _args: PartialArguments | None = None  # of the open call
-    _metadata: JSONObject = {}
-    _uncited: bool = False  # the sources in it have not been cited yet
-    _extra: JSONObject = {}
-
-    @property
-    def _path(self) -> str:
-        return f"/candidates/{self.index}"
-
-    @property
-    def _same_protocol(self) -> bool:
-        return self._blocks.context.request.protocol == NAME
+    _members: JSONObject = {}  # for the end
+    _uncited: bool = False  # the sources in them have not been cited yet
 
     def read(self, candidate: JSONObject, out: list[Event]) -> None:
         """Read a chunk's candidate."""
@@ -186,17 +177,16 @@ class CandidateReader(msgspec.Struct):
 
     def _note_members(self, candidate: JSONObject) -> None:
         """Note what nothing else reads, and keep what waits for the end."""
-        noted = candidate
-        if self._same_protocol:
-            extra = extra_members(candidate, WRITTEN_CANDIDATE_SHAPE) or {}
-            self._extra.update({name: value for name, value in extra.items() if name not in _METADATA})
-            noted = {name: value for name, value in candidate.items() if name not in extra}
+        kept = dict.fromkeys(_METADATA)
+        if self._blocks.same_protocol:
+            kept |= extra_members(candidate, WRITTEN_CANDIDATE_SHAPE) or {}
+        noted = {name: value for name, value in candidate.items() if name not in kept}
         note_unread(noted, CANDIDATE_SHAPE, self._path, self._ledger)
-        for name in _METADATA:
+        for name in kept:
             value = candidate.get(name)
-            if type(value) is dict and value:
-                self._metadata[name] = value
-                self._uncited = True
+            if name not in _METADATA or (type(value) is dict and value):
+                self._members[name] = value
+                self._uncited = self._uncited or name in _METADATA
 
     def _read_part(self, part: JSONObject, out: list[Event]) -> None:
         kind = next((name for name in DATA_MEMBERS if part.get(name) is not None), None)
@@ -285,7 +275,9 @@ class CandidateReader(msgspec.Struct):
             name = name.removeprefix(_NAME_PREFIX)
             self._called.add(name)
             self._written = True
-            call_id = text_or_none(call.get("id")) or self._blocks.next_call_id()
+            call_id = (
+                text_or_none(call.get("id")) or f"call_{self._blocks.context.id}_{next(self._blocks.calls)}"
+            )
             self._start(BlockKind.TOOL_CALL, out, events.ToolHead(call_id, name))
             self._args = PartialArguments()
         if self._args is None:
@@ -319,12 +311,12 @@ class CandidateReader(msgspec.Struct):
 
     def _finish_text(self, out: list[Event]) -> None:
         """Cite the sources that have come in the open text."""
-        if self._kind is not _TEXT or self._same_protocol or not self._uncited:
+        if self._kind is not _TEXT or self._blocks.same_protocol or not self._uncited:
             return
         self._uncited = False
         offsets = Offsets("".join(self.texts))
         path = f"{self._path}/groundingMetadata/groundingSupports"
-        for native, web, segment in _cited(self._metadata):
+        for native, web, segment in _cited(self._members):
             url, title = text_or_none(web.get("uri")), text_or_none(web.get("title"))
             if url is not None:
                 span = _characters(offsets, segment)
@@ -333,9 +325,9 @@ class CandidateReader(msgspec.Struct):
     def _opaque(self) -> list[Event]:
         """Return the parts for which other protocols have no or another place: the search, and the rest as it came."""
         out: list[Event] = []
-        for name, value in {**self._metadata, **self._extra}.items():
+        for name, value in self._members.items():
             kind, native, search = name, value, _search(name, value)
-            if self._same_protocol:
+            if self._blocks.same_protocol:
                 kind, native, search = "candidate", {name: value}, None
             out.append(events.Opaque(NAME, kind, native, f"{self._path}/{name}", self.index, False, search))
         return out
@@ -365,8 +357,8 @@ class CandidateReader(msgspec.Struct):
         self._finish_text(out)
         self._end_block(out, complete=not cut)
         explanation = self._message if reason is StopReason.CONTENT_FILTER else None
-        if self._message and explanation is None and self._same_protocol:
-            self._extra["finishMessage"] = self._message
+        if self._message and explanation is None and self._blocks.same_protocol:
+            self._members["finishMessage"] = self._message
         elif self._message not in (None, "", _CALL_MESSAGE) and explanation is None:
             self._ledger.dropped(
                 f"{self._path}/finishMessage",

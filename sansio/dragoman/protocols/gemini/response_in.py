@@ -34,9 +34,8 @@ class GeminiReader:
 
     def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._same_protocol = context.request.protocol == NAME
-        self._blocks = Blocks(context)
-        self._counts = UsageMetadataReader(ledger, self._same_protocol)
+        self._blocks = Blocks(context, context.request.protocol == NAME)
+        self._counts = UsageMetadataReader(ledger, self._blocks.same_protocol)
         self._candidates: dict[int, CandidateReader] = {}
         self._blocked: events.Stopped | None = None
         self._started = self._ended = False
@@ -98,12 +97,13 @@ class GeminiReader:
             reader = self._candidates.get(index)
             if reader is None:
                 CHOICES.check(len(self._candidates) + 1, "/candidates")
-                reader = self._candidates[index] = CandidateReader(index, self._blocks, self._ledger)
+                reader = CandidateReader(index, f"/candidates/{index}", self._blocks, self._ledger)
+                self._candidates[index] = reader
             reader.read(candidate, out)
 
     def _read_members(self, chunk: JSONObject, out: list[Event]) -> None:
         """Read why the prompt was blocked, and note or keep the members that nothing else reads."""
-        if not self._same_protocol:
+        if not self._blocks.same_protocol:
             note_unread(chunk, RESPONSE_SHAPE, "", self._ledger)
         elif extra := extra_members(chunk, WRITTEN_RESPONSE_SHAPE):
             out += [
@@ -113,10 +113,7 @@ class GeminiReader:
         feedback = chunk.get("promptFeedback")
         if type(feedback) is dict and (reason := enum_name(feedback.get("blockReason"), BLOCK_REASONS)):
             message = text_or_none(feedback.get("blockReasonMessage"))
-            if self._same_protocol:
-                members = {"promptFeedback": feedback}
-                out.append(events.Opaque(NAME, "response", members, "/promptFeedback", round_trip=False))
-            elif message:
+            if message and not self._blocks.same_protocol:
                 self._ledger.dropped("/promptFeedback/blockReason", "only its message was sent")
             explanation = message or f"the prompt was blocked: {reason}"
             self._blocked = events.Stopped(

@@ -152,7 +152,7 @@ _NO_FIELD = "other protocols have no field for it"
 # The members of a response and of a candidate that our writer makes. Clients of this protocol get all others as they
 # came.
 WRITTEN_RESPONSE_SHAPE: dict[str, Shape] = members(
-    "candidates promptFeedback usageMetadata modelVersion responseId createTime"
+    "candidates usageMetadata modelVersion responseId createTime"
 )
 RESPONSE_SHAPE: dict[str, Shape] = {
     **WRITTEN_RESPONSE_SHAPE,
