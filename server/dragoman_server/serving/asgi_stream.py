@@ -37,7 +37,7 @@ class StreamRequest(msgspec.Struct, frozen=True):
         return {
             "type": kind,
             "http_version": self.http_version,
-            "path": unquote(path.decode("ascii")),
+            "path": unquote(path.decode("ascii")) if b"%" in path else path.decode("ascii"),
             "raw_path": path,
             "query_string": query,
             "root_path": "",
@@ -112,7 +112,7 @@ class HTTPStream:
         """Tell the application that the response is complete, or that the client has left."""
         if not self.closed:
             self.closed = True
-            self.events.offer({"type": "http.disconnect"})
+            self.events.end({"type": "http.disconnect"}, has_left=not self._ended)
 
     # Called by the application.
 
@@ -122,7 +122,7 @@ class HTTPStream:
             if not self.closed:
                 if self._status is None:
                     await self._writer.send_head(self._stream_id, 500, _EMPTY)
-                    await self._writer.send_end(self._stream_id)
+                    await self._writer.send_data(self._stream_id, b"", is_last=True)
                 await self._writer.close_stream(self._stream_id)
         elif message["type"] == "http.response.start" and self._status is None:
             # Some applications have blanks around values.
@@ -133,11 +133,12 @@ class HTTPStream:
             await self._writer.send_head(self._stream_id, status, headers)
             self._status = status
         elif message["type"] == "http.response.body" and self._status is not None and not self._ended:
-            body = message.get("body", b"")
-            if body and self._method != "HEAD" and self._status not in WITHOUT_BODY:
-                await self._writer.send_data(self._stream_id, bytes(body))
-            if not message.get("more_body", False):
-                await self._writer.send_end(self._stream_id)
+            has_body = self._method != "HEAD" and self._status not in WITHOUT_BODY
+            body = bytes(message.get("body", b"")) if has_body else b""
+            is_last = not message.get("more_body", False)
+            if body or is_last:
+                await self._writer.send_data(self._stream_id, body, is_last=is_last)
+            if is_last:
                 self._ended = True
                 await self._writer.close_stream(self._stream_id)
         else:

@@ -125,13 +125,13 @@ class HTTP1:
         close = [(b"connection", b"close")] if is_last else []
         self._begun = self._response.begin(status, [*headers, *close, date_header()])
 
-    async def send_data(self, stream_id: int, data: bytes) -> None:
-        # Behind a 101 are frames.
-        await self._write(self._response.data(data) if self._response.has_begun else data)
-
-    async def send_end(self, stream_id: int) -> None:
-        if (last := self._response.end()) or self._begun:
-            await self._write(last)
+    async def send_data(self, stream_id: int, data: bytes, *, is_last: bool = False) -> None:
+        response = self._response
+        if response.has_begun:  # else these are frames, behind a 101
+            data = response.data(data)
+            if is_last:
+                data += response.end()
+        await self._write(data)
 
     async def close_stream(self, stream_id: int) -> None:
         if self._begun:

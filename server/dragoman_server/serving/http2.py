@@ -277,12 +277,10 @@ class HTTP2:
         if (stream := self._streams.get(stream_id)) is not None:  # else reset, or the connection has ended
             await self._send_headers(stream, [(b":status", b"%d" % status), *headers, date_header()])
 
-    async def send_data(self, stream_id: int, data: bytes) -> None:
-        if (stream := self._streams.get(stream_id)) is not None:
+    async def send_data(self, stream_id: int, data: bytes, *, is_last: bool = False) -> None:
+        if data and (stream := self._streams.get(stream_id)) is not None:
             await self._push(stream, data)
-
-    async def send_end(self, stream_id: int) -> None:
-        if (stream := self._streams.get(stream_id)) is not None:
+        if is_last and (stream := self._streams.get(stream_id)) is not None:
             stream.complete = True
             self._ready[stream_id] = None
             self._has_work.set()

@@ -46,16 +46,23 @@ class AppEvents:
     """
 
     __slots__ = (
-        *("_bytes", "_changes", "_closed", "_events", "_has_left", "_invite", "_on_disconnect"),
-        *("ended", "left"),
+        "_bytes",
+        "_changes",
+        "_events",
+        "_has_left",
+        "_invite",
+        "_last",
+        "_on_disconnect",
+        "ended",
+        "left",
     )
 
     def __init__(self, invite: Callable[[], Awaitable[None]] | None = None) -> None:
         # A deque only while there are any: it takes 0.7 KiB, and open streams have none.
         self._events: deque[Message] | None = None
+        self._last: Message | None = None  # the disconnect, behind them
         self._bytes = 0
-        self._closed = self._has_left = False
-        self.left = self.ended = False
+        self.left = self.ended = self._has_left = False
         self._changes = Changes()
         self._invite = invite
         self._on_disconnect: Callable[[], None] | None = None
@@ -67,63 +74,68 @@ class AppEvents:
 
     def offer(self, event: Message) -> bool:
         """Do the same if that is possible without waiting, else return False."""
-        is_last = event["type"] in _DISCONNECTS
-        if self._bytes > _MAX_WAITING and not self._closed and not is_last:
-            return False
-        if not self._closed:
-            self._closed = is_last
+        kind = event["type"]
+        if kind in _DISCONNECTS:
+            self.end(event, has_left="error" not in event)  # else its body is broken, and it waits
+        elif self._last is None and not self.ended:
+            if self._bytes > _MAX_WAITING:
+                return False
+            self._bytes += len(event["body"]) if kind == "http.request" else _size(event)
             if self._events is None:
                 self._events = deque()
             self._events.append(event)
             self._changes.note()
-            if not is_last:
-                self._bytes += _size(event)
-        if is_last and "error" not in event and not self.ended:  # else its body is broken, and it waits
-            self.lose()
         return True
+
+    def end(self, event: Message, *, has_left: bool) -> None:
+        """Add a disconnect. has_left: the client has left, and the response is not complete."""
+        self._last = self._last or event
+        self._changes.note()
+        if has_left and not self.ended:
+            self.lose()
 
     def lose(self) -> bool:
         """Note that the client has left, also before events that wait. Return false if nothing is called for it."""
         self._has_left = True
-        return self._call_on_disconnect()
+        return self._on_disconnect is not None and self._call_on_disconnect()
 
     async def get(self) -> Message:
         """Wait for the next event. A disconnect stays in the queue, because ASGI returns it at each call."""
-        while not self._events:
+        while (event := self.get_now()) is None:
             invite, self._invite = self._invite, None
             await (self._changes.wait() if invite is None else invite())
-        return self._next(self._events)
+        return event
 
     def get_now(self) -> Message | None:
         """Return the next event if there is one."""
-        return self._next(self._events) if self._events else None
+        events = self._events
+        if events is None:
+            if self._last is not None and not self.left:
+                self.left = True
+                self._changes.note()
+            return self._last
+        event, is_full = events.popleft(), self._bytes > _MAX_WAITING
+        self._events = events or None
+        self._bytes -= len(event["body"]) if event["type"] == "http.request" else _size(event)
+        if is_full:
+            self._changes.note()
+        return event
 
     def on_disconnect(self, call: Callable[[], None] | None) -> bool:
         """See OnDisconnect."""
         self._on_disconnect = call
-        return self._has_left and self._call_on_disconnect()
+        return self._has_left and call is not None and self._call_on_disconnect()
 
     def _call_on_disconnect(self) -> bool:
         call, self._on_disconnect = self._on_disconnect, None
-        if call is not None:
-            self.left = True
-            self._changes.note()
-            try:
-                call()
-            except Exception:  # it must not end the connection, which may have other requests
-                _log.exception("the application failed")
-        return call is not None
-
-    def _next(self, events: "deque[Message]") -> Message:
-        event = events[0]
-        if event["type"] in _DISCONNECTS:
-            self.left = True
-        else:
-            events.popleft()
-            self._events = events or None
-            self._bytes -= _size(event)
+        assert call is not None
+        self.left = True
         self._changes.note()
-        return event
+        try:
+            call()
+        except Exception:  # it must not end the connection, which may have other requests
+            _log.exception("the application failed")
+        return True
 
     async def responded(self) -> bool:
         """Wait until the application has ended, or knows that the client has left. Return false for the latter."""
@@ -133,15 +145,13 @@ class AppEvents:
 
     def close(self) -> None:
         """Drop all events, now and later, because the application has ended."""
-        self._closed = self.ended = True
+        self.ended = True
         self._events = None
         self._changes.note()
 
 
 def _size(event: Message) -> int:
-    if event["type"] == "http.request":
-        return len(event["body"])
-    # A text has up to four bytes for each of its UTF-8.
+    """Return what a message of a WebSocket counts. A text has up to four bytes for each of its UTF-8."""
     return (
         _MESSAGE + getsizeof(event["text"] or event["bytes"]) if event["type"] == "websocket.receive" else 0
     )

@@ -227,9 +227,8 @@ class WebSocket:
                     self._phase = _Phase.REFUSING
                     refused = self._refusal
                     await self._writer.send_head(self._stream_id, refused["status"], refused["headers"])
-                await self._writer.send_data(self._stream_id, message.get("body", b""))
-                if not message.get("more_body", False):
-                    await self._writer.send_end(self._stream_id)
+                body, is_last = message.get("body", b""), not message.get("more_body", False)
+                await self._writer.send_data(self._stream_id, body, is_last=is_last)
             case phase, kind:
                 raise RuntimeError(f"{kind} cannot be sent in the phase {phase.name}")
 
@@ -263,9 +262,7 @@ class WebSocket:
     async def _respond(self, status: int, headers: Any = (), body: bytes = b"") -> None:
         """Send a whole HTTP response instead of opening the WebSocket."""
         await self._writer.send_head(self._stream_id, status, headers or [(b"content-length", b"0")])
-        if body:
-            await self._writer.send_data(self._stream_id, body)
-        await self._writer.send_end(self._stream_id)
+        await self._writer.send_data(self._stream_id, body, is_last=True)
 
     # Writing.
 
@@ -310,5 +307,5 @@ class WebSocket:
                 with anyio.move_on_after(CLOSE_S):
                     while not self._left:
                         await self._changes.wait()
-            await self._writer.send_end(self._stream_id)
+            await self._writer.send_data(self._stream_id, b"", is_last=True)
         await self._writer.close_stream(self._stream_id)

@@ -426,6 +426,10 @@ async def test_an_application_is_called_once_when_its_client_leaves() -> None:
     later.on_disconnect(None)
     later.offer({"type": "http.disconnect"})
     assert (calls, later.left) == (["left", "again"], False)
+    complete = AppEvents()
+    complete.on_disconnect(lambda: calls.append("complete"))
+    complete.end({"type": "http.disconnect"}, has_left=False)
+    assert (calls, complete.get_now()) == (["left", "again"], {"type": "http.disconnect"})
 
 
 async def test_what_is_called_when_a_client_leaves_ends_no_connection(
