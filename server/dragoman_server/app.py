@@ -277,10 +277,10 @@ class Application(BackgroundTaskGroup):
         if scope["type"] == "websocket":
             await self._serve_websocket(scope, receive, send)
             return
-        scope, send = enter(scope, send)
+        path, scope, send = enter(scope, send)
         served.requests += 1
         try:
-            for_operator = is_admin_path(path_below_mount(scope))
+            for_operator = is_admin_path(path)
             try:
                 served.browsers.check(scope["headers"], scope["scheme"], for_operator=for_operator)
             except (RemoteProtocolError, RequestRefused) as error:
@@ -295,7 +295,7 @@ class Application(BackgroundTaskGroup):
     async def _serve_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a connection. Each of its requests is one of this application, with the configuration of its time."""
         await receive()  # websocket.connect
-        served, (scope, _) = self._served, enter(scope, send)
+        served, (_, scope, _) = self._served, enter(scope, send)
         try:
             protocol = served.protocol_of_handshake(scope)
         except (RemoteProtocolError, RequestRefused) as error:

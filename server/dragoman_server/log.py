@@ -19,7 +19,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import TracebackType
 from typing import Any, NamedTuple, TextIO, TypeAlias
 
@@ -79,7 +79,7 @@ class RequestRecord(msgspec.Struct, omit_defaults=True):
     background: bool | None = None
     status: int | None = None
     upstream_status: int | None = None
-    outcome: str = msgspec.field(default_factory=lambda: "open")  # so that it is never omitted
+    outcome: str = msgspec.field(default_factory=partial(str, "open"))  # so that it is never omitted
     upstream_completed: bool | None = None
     error: str | None = None
     error_kind: str | None = None

@@ -243,7 +243,7 @@ def _header_value(member: str, raw: msgspec.Raw) -> str:
 
 def cloud_request_at(path: str) -> tuple[str, CloudRequest] | None:
     """Return where a path of a cloud leads here, and what is special about its requests; None for any other path."""
-    for row in CLOUD_PATHS if path.startswith(_BEGINNINGS) else ():
+    for row in CLOUD_PATHS:
         found = row.pattern.fullmatch(path)
         if found is not None:
             places = found.groupdict()
@@ -251,11 +251,15 @@ def cloud_request_at(path: str) -> tuple[str, CloudRequest] | None:
     return None
 
 
-def enter(scope: Scope, send: Send) -> tuple[Scope, Send]:
-    """Return a request as it is served here, and what takes its response, if it has come at the path of a cloud."""
-    found = cloud_request_at(path_below_mount(scope))
+def enter(scope: Scope, send: Send) -> tuple[str, Scope, Send]:
+    """Return the path of a request below the mount, its scope and what takes its response.
+
+    All three are as they are served here, if it has come at the path of a cloud.
+    """
+    path = path_below_mount(scope)
+    found = cloud_request_at(path) if path.startswith(_BEGINNINGS) else None
     if found is None:
-        return scope, send
+        return path, scope, send
     path, request = found
     row, served = request.row, scope.get("root_path", "") + path
     query = request.query_as_served(scope.get("query_string", b"").decode("latin-1")).encode("latin-1")
@@ -263,13 +267,13 @@ def enter(scope: Scope, send: Send) -> tuple[Scope, Send]:
     if request.model:
         scope["path_params"] = {"model": request.model}
     if row.reply is None or scope["type"] != "http":
-        return scope, send
+        return path, scope, send
     response = _CloudResponse(row.reply, row.framing, send)
     extensions = {**scope.get("extensions", {})}
     if (write := extensions.get(NOW, {}).get("write")) is not None:
         extensions[NOW] = {**extensions[NOW], "write": lambda data: write(response.reframed(data))}
         scope["extensions"] = extensions
-    return scope, response.send
+    return path, scope, response.send
 
 
 class _CloudResponse:

@@ -33,6 +33,7 @@ from dragoman_server.http.operations import (
     MediaType,
 )
 from dragoman_server.http.request import BodyReader, Parameter, invalid_parameter
+from dragoman_server.log import RequestRecord
 from dragoman_server.models.routes import default_model
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.proxying.affinity import reasoning_key, referred_ids
@@ -130,7 +131,8 @@ class BaseEndpoint(ABC):
     async def _count_request(self, request: ClientRequest) -> None:
         record = request.record
         record.duration_s = request.time() - request.started
-        usage = await self._usage_of(request)
+        plan, meter = request.plan, request.response.meter
+        usage = None if plan is None or meter is None else await self._usage_of(record, plan, meter)
         if request.telemetry is not None:
             request.telemetry.end()
         self.gateway.request_ended(record)
@@ -187,11 +189,8 @@ class BaseEndpoint(ABC):
             request.response.meter = Meter()
         request.admitted, request.counted = True, counts
 
-    async def _usage_of(self, request: ClientRequest) -> Usage | None:
-        """Return what a request has used, None if nothing needs it. Put the price into its record."""
-        record, plan, meter = request.record, request.plan, request.response.meter
-        if plan is None or meter is None:
-            return None
+    async def _usage_of(self, record: RequestRecord, plan: Plan, meter: Meter) -> Usage:
+        """Return what a request has used. Put the price into its record."""
         size = len(plan.body) if record.input_tokens is None else 0  # an estimate reads the request
         usage = None
         with anyio.move_on_after(_ESTIMATE_S, shield=True):

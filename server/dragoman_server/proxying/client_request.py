@@ -172,7 +172,7 @@ class ClientRequest:
         self.headers = _joined_headers(scope)
         self.model_in_path: str = scope.get("path_params", {}).get("model", "")
         self.query: str = scope.get("query_string", b"").decode("latin-1")
-        self.now, self.time = int(time.time()), event_loop_clock()
+        self.now, self.time = int(time.time()), now.get("time") or event_loop_clock()
         self.key: ClientKey | None = scope.get(SCOPE_KEY)
         self.owner = ""
         if self.key is not None:

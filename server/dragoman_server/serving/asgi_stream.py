@@ -86,7 +86,11 @@ class HTTPStream:
         """Start the application. write_now: see NOW."""
         self._method = request.method
         events = self.events
-        now: dict[str, Any] = {"receive": events.get_now, "on_disconnect": events.on_disconnect}
+        now: dict[str, Any] = {
+            "receive": events.get_now,
+            "on_disconnect": events.on_disconnect,
+            "time": self._transport.worker.time,
+        }
         if write_now is not None:
             now["write"] = write_now
         scope = {

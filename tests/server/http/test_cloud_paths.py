@@ -119,7 +119,7 @@ def test_below_a_mount() -> None:
     path = "/gate/model/anthropic.claude-x/invoke"
     client, [request] = asked(path, b'{"max_tokens": 9, "messages": []}', root_path="/gate")
     assert (client.status, json.loads(request.content)["model"]) == (200, "anthropic.claude-x")
-    scope, _ = enter(http_scope(path, root_path="/gate"), client.send)
+    _, scope, _ = enter(http_scope(path, root_path="/gate"), client.send)
     assert scope["path"] == "/gate/v1/messages"
 
 
