@@ -94,8 +94,7 @@ class RequestHandler:
         self._telemetry = request.telemetry
         self._time = request.time
         self._started_at = self._time()
-        self._keepalive = Keepalive(gateway.settings.server.keepalive_s, self._started_at)
-        self._sent_at = self._started_at  # the latest bytes, which _next_chunk() tells _keepalive
+        self._sent_at = self._started_at  # the latest bytes
         self._winner: Attempt | None = None  # the client gets the response of this one
         self._first_content_s: float | None = None  # of that
         self._failed: list[tuple[Attempt, AttemptFailure]] = []
@@ -104,8 +103,8 @@ class RequestHandler:
         self._upstream_headers: HeaderList = []
         self._started = False  # bytes of the response are out, or on their way
         self._end_sent = False  # the end of the response has been handed to the server
-        # Code that takes bytes from a machine must put them here before its next await: so they stay in order.
-        self._outbox = Outbox(request.response)
+        # Of a stream. Code that takes bytes from a machine puts them here before its next await: so they stay in order.
+        self._outbox = Outbox(request.response) if plan.streams else None
         self._record.model, self._record.stream = plan.context.model or None, plan.streams
         record_destination(self._record, plan.destination)
         if request.telemetry is not None:
@@ -153,7 +152,8 @@ class RequestHandler:
         machine = self._machine
         if machine is None or self._translating is not None:
             return False
-        sent = not (self._outbox.unsent or machine.data_to_send())
+        unsent = self._outbox is not None and self._outbox.unsent
+        sent = not (unsent or machine.data_to_send())
         machine.fail(CLIENT_LEFT)
         return sent and machine.outcome is Outcome.COMPLETED
 
@@ -186,7 +186,8 @@ class RequestHandler:
             if self._winner is None:
                 await self._give_up()
         finally:
-            self._outbox.close()
+            if self._outbox is not None:
+                self._outbox.close()
             await self._attempts.close()
 
     async def _attempt(self, attempt: Attempt) -> AttemptFailure | None:
@@ -308,15 +309,15 @@ class RequestHandler:
         """Take what an attempt has for the client. See Recipient."""
         if self._winner is not attempt:
             return self._claim(attempt)
-        machine = attempt.machine
+        machine, outbox = attempt.machine, self._outbox
         assert machine is not None
-        if attempt.ended:
+        if attempt.ended or outbox is None:
             return Delivery.WAIT
         ready = machine.data_to_send()
-        if ready and self._outbox.put(ready):
+        if ready and outbox.put(ready):
             self._sent_at = self._time()
             return NOW
-        return NOW if self._outbox.has_room else Delivery.WAIT
+        return NOW if outbox.has_room else Delivery.WAIT
 
     def _claim(self, attempt: Attempt) -> Delivery:
         """The first attempt that has something wins; the others end.
@@ -333,23 +334,25 @@ class RequestHandler:
         self._failed.clear()
         self._follow(attempt)
         self._attempts.committed()
-        self._cancel_others(attempt)
+        if self._scopes:
+            self._cancel_others(attempt)
         return Delivery.WAIT
 
     async def finish_delivery(self, attempt: Attempt) -> None:
         """Take the rest, and wait until there is room for more. See Recipient."""
-        machine = attempt.machine
+        machine, outbox = attempt.machine, self._outbox
         assert machine is not None
-        if attempt.ended:
-            await self._store_when_complete(machine)
+        if attempt.ended or outbox is None:
+            if self._store_response is not None:
+                await self._store_when_complete(machine)
             await self._release_request()
             await self._end(self._end_of(machine))
             return
         if ready := machine.data_to_send():
             self._started = True
-            self._outbox.put(ready)
+            outbox.put(ready)
         await self._release_request()
-        await self._outbox.room()
+        await outbox.room()
 
     async def _release_request(self) -> None:
         """Let go of the request once no other attempt sends it: a stream or a slow client may last for hours."""
@@ -365,16 +368,19 @@ class RequestHandler:
 
     async def _end(self, last: bytes | replies.Reply) -> None:
         """Send the end of the stream, or the whole response."""
+        outbox = self._outbox
         if not isinstance(last, replies.Reply):
+            assert outbox is not None
             failed = self._machine is not None and self._machine.error is not None
             if failed and not self._plan.ends_with_errors:
                 if last:
-                    self._outbox.put(last)
-                self._outbox.close()  # without an end, so that the server cuts the response off
+                    outbox.put(last)
+                outbox.close()  # without an end, so that the server cuts the response off
             else:
-                self._outbox.end(last)
+                outbox.end(last)
             return
-        self._outbox.close()
+        if outbox is not None:
+            outbox.close()
         self._record_head(last.status)
         self._end_sent, self._reply = True, last
         if self._sends:
@@ -420,7 +426,8 @@ class RequestHandler:
 
     def _end_of(self, machine: ResponseMachine) -> bytes | replies.Reply:
         """Return the last bytes of the stream, completed or failed, or the whole response."""
-        self._cache_reasoning_of(machine)
+        if self._request.reasoning_key and machine.outcome is Outcome.COMPLETED:
+            self._cache_reasoning_of(machine)
         body = machine.data_to_send()
         if self._plan.streams:
             self._started = True
@@ -434,16 +441,16 @@ class RequestHandler:
 
         It belongs to a client that will probably not send it back.
         """
-        store = self._gateway.reasoning_store
-        if store is None or machine.outcome is not Outcome.COMPLETED:
-            return
-        if (cached := machine.cached_reasoning()) is not None:
+        store, cached = self._gateway.reasoning_store, machine.cached_reasoning()
+        if store is not None and cached is not None:
             store.put(self._request.reasoning_key, *cached, anyio.current_time())
 
     async def _write_client(self) -> None:
         """Send the stream: nothing else writes meanwhile."""
-        response, head_sent = self._request.response, False
-        while (chunk := await self._next_chunk()) is not None:
+        response, outbox, head_sent = self._request.response, self._outbox, False
+        assert outbox is not None
+        keepalive = Keepalive(self._gateway.settings.server.keepalive_s, self._started_at)
+        while (chunk := await self._next_chunk(outbox, keepalive)) is not None:
             if not head_sent:
                 head_sent = True
                 status, headers = self._stream_head()
@@ -455,15 +462,15 @@ class RequestHandler:
             self._sent_at = self._time()
             del chunk  # its bytes are not needed while the next ones are awaited
 
-    async def _next_chunk(self) -> Chunk | None:
+    async def _next_chunk(self, outbox: Outbox, keepalive: Keepalive) -> Chunk | None:
         """Wait for what is to be sent next. That is a heartbeat when one is due."""
-        while not self._outbox.closed:
-            self._keepalive.sent(self._sent_at)
-            deadline = self._keepalive.next_deadline()
+        while not outbox.closed:
+            keepalive.sent(self._sent_at)
+            deadline = keepalive.next_deadline()
             with anyio.CancelScope(deadline=math.inf if deadline is None else deadline):
-                return await self._outbox.take()
-            self._keepalive.sent(self._sent_at)
-            if not self._keepalive.due(self._time()):
+                return await outbox.take()
+            keepalive.sent(self._sent_at)
+            if not keepalive.due(self._time()):
                 continue
             if (translating := self._translating) is not None:
                 await translating.wait()
@@ -474,8 +481,8 @@ class RequestHandler:
             self._started = True
             if self._winner is None and self._plan.endpoint.heartbeat_event is not None:
                 self._request.announced = True
-            self._outbox.put(heartbeat)
-        return await self._outbox.take()
+            outbox.put(heartbeat)
+        return await outbox.take()
 
     def _record_head(self, status: int) -> None:
         self._record.status = status
