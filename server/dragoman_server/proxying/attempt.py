@@ -284,12 +284,13 @@ class Attempt:
             size += len(data)
             if size > MAX_RESPONSE_BYTES and not self.plan.streams:
                 return self._failure(_TOO_LARGE)
-            await self._translate(
-                0 if unread is None else unread.count_again(data), machine.receive_data, data
-            )
+            if unread is None:
+                machine.receive_data(data)  # which keeps it until the end
+            else:
+                await self._translate(unread.count_again(data), machine.receive_data, data)
             if _has_ended(machine):
                 break
-            if not await self._send_ready(machine):
+            if self.plan.streams and not await self._send_ready(machine):
                 return None
             if self.sent_to_client and unread is not None:
                 await response.receive_each(take)

@@ -115,19 +115,14 @@ class UpstreamResponse:
         with anyio.move_on_after(CLOSE_S, shield=True), suppress(errors.UpstreamError):
             await self._body.aclose()
 
-    async def receive(self) -> bytes:
-        """Return the body bytes of the next socket read; b"" at the end. Raises UpstreamTimeout, UpstreamBroken.
+    def receive(self) -> Awaitable[bytes]:
+        """Return, when awaited, the body bytes of the next socket read; b"" at the end.
 
-        After an error the response is closed: leave the `async with` block.
+        Raises UpstreamTimeout, UpstreamBroken. After an error the response is closed: leave the `async with` block.
         """
-        try:
-            if self._frames is not None:
-                return await self._receive_events(self._frames)
-            if self._decoder is None:
-                return await self._body.receive()
-            return await self._receive_decoded(self._decoder)
-        except CodingError as error:
-            raise errors.UpstreamBroken(f"{self._where}: {error}") from None
+        if self._frames is not None:
+            return self._receive_events(self._frames)
+        return self._body.receive() if self._decoder is None else self._receive_decoded(self._decoder)
 
     async def receive_each(self, take: Take) -> None:
         """Pass the body bytes of each read to `take`, as they arrive, until it returns false. See ByteStream.
@@ -148,19 +143,22 @@ class UpstreamResponse:
         raise errors.UpstreamBroken(f"{self._where}: {frames.error}")
 
     async def _receive_decoded(self, decoder: ContentDecoder) -> bytes:
-        while True:
-            portion = decoder.next_portion()
-            if portion is not None:
-                # A few kilobytes may unpack to many megabytes; other tasks run in between.
-                await anyio.lowlevel.checkpoint()
-                if portion:
-                    return portion
-                continue
-            data = await self._body.receive()
-            if not data:
-                decoder.receive_eof()
-                return b""
-            decoder.receive_data(data)
+        try:
+            while True:
+                portion = decoder.next_portion()
+                if portion is not None:
+                    # A few kilobytes may unpack to many megabytes; other tasks run in between.
+                    await anyio.lowlevel.checkpoint()
+                    if portion:
+                        return portion
+                    continue
+                data = await self._body.receive()
+                if not data:
+                    decoder.receive_eof()
+                    return b""
+                decoder.receive_data(data)
+        except CodingError as error:
+            raise errors.UpstreamBroken(f"{self._where}: {error}") from None
 
     async def read_all(self, limit: int) -> bytes:
         """Return the whole body. Raises UpstreamTooLarge above `limit` bytes, and what receive() raises."""

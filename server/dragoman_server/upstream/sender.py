@@ -1,5 +1,6 @@
 """The interface for sending requests to upstreams. `UpstreamClient` and the simulator have it."""
 
+from collections.abc import Awaitable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -17,7 +18,7 @@ class UpstreamResponseLike(Protocol):
     @property
     def headers(self) -> list[tuple[str, str]]: ...
 
-    async def receive(self) -> bytes: ...
+    def receive(self) -> Awaitable[bytes]: ...
 
     async def receive_each(self, take: Take) -> None: ...
 
