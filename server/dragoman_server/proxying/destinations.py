@@ -1,7 +1,7 @@
 """Where the requests for a model go: upstream, model there, protocol and accounts."""
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -13,7 +13,7 @@ from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.settings.problems import quote_value
 
 
-class Destination(msgspec.Struct, frozen=True):
+class Destination(msgspec.Struct, frozen=True, eq=False):
     """Where a client's requests for a model go.
 
     Attributes:
@@ -24,6 +24,7 @@ class Destination(msgspec.Struct, frozen=True):
         accounts: Any of them may send the request.
         advice, rule: See ModelRoute.
         only_account: The name of the account that has to send it, which `accounts` then has alone; "" for any.
+        common: What the planner has made for the requests so far that go there, by what that depends on besides.
     """
 
     model: str
@@ -34,6 +35,7 @@ class Destination(msgspec.Struct, frozen=True):
     advice: str = ""
     rule: str = ""
     only_account: str = ""
+    common: dict[tuple[int, bool], Any] = msgspec.field(default_factory=dict)
 
     @property
     def target(self) -> str:
@@ -106,7 +108,11 @@ def at_account(chain: Iterable[Destination], account: str) -> tuple[Destination,
     name = account.partition("/")[2]
     found = [(to, tuple([each for each in to.accounts if each.id == account])) for to in chain]
     return tuple(
-        [msgspec.structs.replace(to, accounts=only, only_account=name) for to, only in found if only]
+        [
+            msgspec.structs.replace(to, accounts=only, only_account=name, common={})
+            for to, only in found
+            if only
+        ]
     )
 
 

@@ -5,10 +5,10 @@ The clock and the random id are arguments, so the same input gives the same plan
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import msgspec
 
@@ -58,6 +58,9 @@ _RELAYED_QUERY = frozenset({"beta=true"})
 # Each of several responses (`n`) is a separate request where the upstream gives one at a time, and each costs its
 # prompt.
 MAX_FAN_OUT = 16
+
+
+_REFUSE = dragoman.LossPolicy.REFUSE
 
 
 class BodyMachine(dragoman.ResponseMachine, Protocol):
@@ -221,6 +224,17 @@ class Plan(msgspec.Struct, frozen=True):
 PlanChange = Callable[[Plan], Plan]
 
 
+class _Common(NamedTuple):
+    """What the requests have in common that come in at one endpoint, with one loss policy, for one destination."""
+
+    policy: dragoman.LossPolicy
+    api: CloudApi | None
+    signer: dragoman.Signer
+    translator: dragoman.RequestTranslator
+    base_url: str
+    scrub: Scrub
+
+
 # No repr, because it would contain the client's headers and body.
 @dataclass(repr=False, eq=False)
 class Planner:
@@ -327,12 +341,21 @@ class Planner:
         signed_reasoning: false leaves out the reasoning whose signatures the upstream has refused.
         """
         to = destination
-        signer = make_signer(self.settings.server.secret)
         endpoint = self.endpoint or self.client.endpoints[0]
         streams = endpoint.streams_if(self._head.stream)
-        api, policy = cloud_api_of(to.settings), self._policy(to)
-        translated = self._translate(to, endpoint, api, policy, signer, signed_reasoning)
-        headers = self._headers(to, api, translated, stream=streams)
+        refused = self.refused_members.get(to.settings.name, to.upstream_model, self.now)
+        common = self._common(to, endpoint, refused)
+        api = common.api
+        translated = common.translator.translate(
+            self.body,
+            model=to.upstream_model,
+            request_head=self._head,
+            reasoning_lookup=self.reasoning_lookup,
+            cache_key=lambda: self._conversation,
+            signed_reasoning=signed_reasoning,
+            left_out=(*refused, *api.refuses) if api else refused,
+        )
+        headers = self._headers(to, api, translated, refused, stream=streams)
         path = to.upstream.path_for(to.upstream_model, stream=streams)
         if api is not None and api.routes:
             fill_path(MODEL_IN_PATH, to.upstream_model)  # its host puts the model into the path
@@ -355,11 +378,11 @@ class Planner:
                 id=self.id,
                 now=self.now,
                 model=to.model,
-                signer=signer,
+                signer=common.signer,
                 clock=self.clock,
-                mask=Scrub(self.settings.mask, to.settings, tuple(to.accounts)),
+                mask=common.scrub,
             ),
-            base_url=to.settings.base_url_for(to.upstream.name, self.upstreams),
+            base_url=common.base_url,
             path=path,
             headers=headers,
             streams=streams,
@@ -369,21 +392,26 @@ class Planner:
         )
         if self.change is not None:
             plan = self.change(plan)
-        plan.losses.enforce(policy)  # with those that only the gateway knows
+        plan.losses.enforce(common.policy)  # with those that only the gateway knows
         if DECISIONS.isEnabledFor(logging.DEBUG):
             self._log_plan(plan)
         return plan
 
     def _headers(
-        self, to: Destination, api: CloudApi | None, translated: dragoman.TranslatedRequest, *, stream: bool
+        self,
+        to: Destination,
+        api: CloudApi | None,
+        translated: dragoman.TranslatedRequest,
+        refused: Collection[str],
+        *,
+        stream: bool,
     ) -> HeaderList:
         """Return the headers of the upstream request, with the betas that it has."""
         headers = upstream_request_headers(
             to.settings, to.upstream, self.client, self.headers, stream=stream, needed=translated.headers
         )
         if lists := to.upstream.list_headers:
-            left_out = self.refused_members.get(to.settings.name, to.upstream_model, self.now)
-            headers = fit_betas(headers, lists, to.settings, api, left_out, translated.losses)
+            headers = fit_betas(headers, lists, to.settings, api, refused, translated.losses)
         return headers
 
     def learn_refused_member(self, plan: Plan, error: dragoman.WireError) -> bool:
@@ -402,10 +430,6 @@ class Planner:
         LOG.warning("%s has refused %s: it is left out for %d s", to.target, member, REMEMBERED_S)
         return True
 
-    def _policy(self, to: Destination) -> dragoman.LossPolicy:
-        requested = self.headers.get(LOSS_POLICY_HEADER)
-        return loss_policy(self.settings, to.settings, self.client_key, requested)
-
     def _log_plan(self, plan: Plan) -> None:
         """Log the request to the upstream and its reasons, with the losses."""
         to = plan.destination
@@ -417,17 +441,23 @@ class Planner:
         log_decision(self.id, "capabilities: %s", values or "the defaults")
         log_losses(self.id, "request", plan.losses)
 
-    def _translate(
-        self,
-        destination: Destination,
-        endpoint: Endpoint,
-        api: CloudApi | None,
-        policy: dragoman.LossPolicy,
-        signer: dragoman.Signer,
-        signed_reasoning: bool,
-    ) -> dragoman.TranslatedRequest:
-        settings, upstream = destination.settings, destination.upstream
-        model = destination.upstream_model
+    def _common(self, to: Destination, endpoint: Endpoint, refused: Collection[str]) -> _Common:
+        """Return what requests of this kind have in common. refused: what the upstream has refused by name."""
+        requested = self.headers.get(LOSS_POLICY_HEADER)
+        policy = loss_policy(self.settings, to.settings, self.client_key, requested)
+        key = id(endpoint), policy is _REFUSE
+        common: _Common | None = None if refused else to.common.get(key)
+        if common is None:
+            common = self._make_common(to, endpoint, policy, refused)
+            if not refused:
+                to.common[key] = common
+        return common
+
+    def _make_common(
+        self, to: Destination, endpoint: Endpoint, policy: dragoman.LossPolicy, refused: Collection[str]
+    ) -> _Common:
+        settings, upstream, model = to.settings, to.upstream, to.upstream_model
+        signer, api = make_signer(self.settings.server.secret), cloud_api_of(settings)
         capabilities = capabilities_for(self.settings, settings, model, upstream)
         listed = self.listed.get(settings.name, {}).get(model)
         if listed is not None:
@@ -437,9 +467,8 @@ class Planner:
                 max_output_tokens=capabilities.max_output_tokens or listed.largest_limit,
                 context_window=capabilities.context_window or listed.context,
             )
-        known = api.refuses if api else ()
-        left_out = (*self.refused_members.get(settings.name, model, self.now), *known)
-        if left_out and (lacking := [name for name in left_out if name in upstream.refusals]):
+        left_out = {*refused, *(api.refuses if api else ())}
+        if lacking := left_out & upstream.refusals.keys():
             capabilities = msgspec.structs.replace(capabilities, **dict.fromkeys(lacking, False))
         translator = dragoman.RequestTranslator(
             client=self.client,
@@ -450,15 +479,9 @@ class Planner:
             max_fan_out=MAX_FAN_OUT,
             endpoint=endpoint,
         )
-        return translator.translate(
-            self.body,
-            model=model,
-            request_head=self._head,
-            reasoning_lookup=self.reasoning_lookup,
-            cache_key=lambda: self._conversation,
-            signed_reasoning=signed_reasoning,
-            left_out=left_out,
-        )
+        base_url = settings.base_url_for(upstream.name, self.upstreams)
+        scrub = Scrub(self.settings.mask, settings, tuple(to.accounts))
+        return _Common(policy, api, signer, translator, base_url, scrub)
 
 
 def with_query(path: str, query: str) -> str:

@@ -10,6 +10,7 @@ from dragoman.events import Signature
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.routes import NO_LISTED_MODELS, ListedModels
 from dragoman_server.proxying.plan import Plan, Planner
+from dragoman_server.proxying.refused_members import REMEMBERED_S, RefusedMembers
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.client_keys import make_signer
 from dragoman_server.settings.secret import Secret
@@ -191,6 +192,42 @@ def test_strict_mode_by_server_upstream_key_and_request(
     }[outcome]
     assert caught.value.status == status
     assert text in caught.value.message
+
+
+def test_plans_of_the_same_model_share_only_what_they_have_in_common() -> None:
+    """Whatever was planned before with the same settings."""
+    refused_members = RefusedMembers()
+    upstream = UpstreamSettings.of(name="up", protocol=MESSAGES, base_url="http://127.0.0.1:9")
+    settings = Settings(upstreams=(upstream,))
+    data = json.dumps(BODIES[CHAT] | {"seed": 1, "user": "u"}).encode()
+
+    def make(settings: Settings, refused: str, policy: str) -> tuple[bytes, list[str]] | str:
+        if refused:
+            refused_members.add("up", "m", refused, 0)
+        headers, now = {"dragoman-loss-policy": policy}, 5 if refused else REMEMBERED_S
+        try:
+            made = Planner(
+                settings,
+                PROTOCOLS[CHAT],
+                headers,
+                "",
+                data,
+                id="abc",
+                now=now,
+                refused_members=refused_members,
+            ).first()
+        except RequestRefused as error:
+            return error.message
+        return made.body, [loss.path for loss in made.losses]
+
+    rows = [
+        (refused, policy)
+        for refused in ("", "metadata", "")
+        for policy in ("record", "refuse", "record", "refuse")
+    ]
+    alone = [make(Settings(upstreams=(upstream,)), *row) for row in rows]
+    assert [make(settings, *row) for row in rows] == alone
+    assert len({*map(str, alone)}) == 4
 
 
 # Signatures, stored reasoning, grammars.
