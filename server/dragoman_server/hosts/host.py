@@ -59,6 +59,8 @@ async def add_key(
     now: float,
 ) -> UpstreamCall:
     """Authorize a call by the account's key, in the header of its cloud, its protocol or the setting `auth`."""
+    if account.api_key is None:
+        return call
     api = cloud_api_of(upstream)
     headers = with_key(call.headers, upstream, protocol, account.api_key, api.key_headers if api else ())
     return call._replace(headers=headers)

@@ -231,11 +231,11 @@ class Attempt:
         self.plan = again
         return True
 
-    async def _open(self) -> AbstractAsyncContextManager[UpstreamResponseLike]:
+    def _open(self) -> Awaitable[AbstractAsyncContextManager[UpstreamResponseLike]]:
         call, to = self.plan.call, self.plan.destination
         if self.trace is not None:
             call = call._replace(headers=[*call.headers, *self.trace.headers])
-        return await account_request(self._sender, to.settings, to.upstream, self.account.settings, call)
+        return account_request(self._sender, to.settings, to.upstream, self.account.settings, call)
 
     def _record_head(self, response: UpstreamResponseLike) -> None:
         self.status = response.status

@@ -89,11 +89,10 @@ def upstream_request_headers(
     if client is not None and client.name == protocol.name:
         allowed = protocol.forwarded_headers
         out.update({name: client_headers[name] for name in allowed if name in client_headers})
-    configured = {name.lower(): value.reveal() for name, value in upstream.headers.items()}
-    for name in protocol.list_headers & configured.keys() & out.keys():
+    for given, secret in upstream.headers.items():
+        name, value = given.lower(), secret.reveal()
         # Both are lists of switches. A configured one does not turn the others off.
-        configured[name] = join_lists(out[name], configured[name])
-    out.update(configured)
+        out[name] = join_lists(out[name], value) if name in protocol.list_headers and name in out else value
     out["user-agent"] = USER_AGENT
     return list(out.items())
 
@@ -102,20 +101,20 @@ def with_key(
     headers: Sequence[tuple[str, str]],
     upstream: UpstreamSettings,
     protocol: UpstreamSpec,
-    api_key: Secret | None,
+    api_key: Secret,
     of_host: Sequence[str] = (),
-) -> Sequence[tuple[str, str]]:
+) -> HeaderList:
     """Return the headers with the key of an account. No other header can replace it.
 
     of_host: the headers in which its host has keys, none for that of the protocol.
     """
-    if api_key is None:
-        return headers
     named = _AUTH_HEADERS.get(upstream.auth)
     names = of_host or (protocol.auth_header,) if named is None else (named,)
     key = api_key.reveal()
-    keys = [(name, f"Bearer {key}" if name == "authorization" else key) for name in names]
-    return [*((other, value) for other, value in headers if other not in names), *keys]
+    authorized = [header for header in headers if header[0] not in names]
+    for name in names:
+        authorized.append((name, f"Bearer {key}" if name == "authorization" else key))
+    return authorized
 
 
 def join_lists(*lists: str) -> str:

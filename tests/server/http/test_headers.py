@@ -90,7 +90,8 @@ def upstream(protocol: str = CHAT, **more: object) -> UpstreamSettings:
 def sent(protocol: str, client: str, client_headers: dict[str, str], **more: object) -> dict[str, str]:
     settings, spec = upstream(protocol, **more), UPSTREAMS[protocol]
     pairs = upstream_request_headers(settings, spec, UPSTREAMS[client], client_headers, stream=False)
-    pairs = with_key(pairs, settings, spec, settings.api_key)
+    if settings.api_key is not None:
+        pairs = with_key(pairs, settings, spec, settings.api_key)
     assert len(pairs) == len(dict(pairs)), "no name twice"
     return dict(pairs)
 
