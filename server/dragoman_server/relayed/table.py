@@ -432,6 +432,9 @@ _NOT_SERVED: Mapping[str, str] = {
     # google-genai sends no key to the address at which an upload goes on.
     "/upload": "Google's resumable uploads are not served by this gateway: upload the file to Google with a key of the "
     "same project and name its URI here, or send it in the request as inlineData",
+    "/model": "of Bedrock's operations with a model this gateway serves InvokeModel, with and without a stream, and "
+    "CountTokens: a client of Converse has to use one of these, or another protocol",
+    "/inference-profiles": "Bedrock's lists are not served by this gateway: GET /v1/models has the names of models",
 }
 
 

@@ -920,6 +920,7 @@ async def test_a_cached_prompt_that_is_kept_longer_costs_more(method: str, statu
             "Live sessions are not",
         ),
         ("/upload/v1beta/files?uploadType=resumable", "upload the file to Google"),
+        ("/modelling", "there is nothing at this path"),
         ("/v1/realtimes", "there is nothing at this path"),
         ("/v1/chat/completions/chatcmpl-1", 'below [endpoints]: "/v1/chat/completions" = "up"'),
         ("/v1/chat/completions/chatcmpl-1/messages", 'below [endpoints]: "/v1/chat/completions" = "up"'),
