@@ -119,6 +119,8 @@ PACKAGED: list[tuple[str, str, float | None]] = [
     ("https://api.anthropic.com", "claude-opus-5-fast", None),
     ("https://api.anthropic.com", "anthropic/claude-opus-5", None),
     ("https://api.openai.com/v1", "gpt-5.4-2026-03-05", 2.5),
+    ("https://api.openai.com/v1", "gpt-4o-2024-08-06", 2.5),
+    ("https://api.openai.com/v1", "gpt-4o-2024-05-13", 5.0),
     ("https://api.z.ai/api/paas/v4", "glm-5.3", 1.4),
     ("https://api.z.ai/api/coding/paas/v4", "glm-5.3", None),  # a plan with a fixed price
     # Clouds where the provider's models cost the same.
