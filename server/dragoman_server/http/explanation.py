@@ -1,6 +1,6 @@
 """Explain a request as it would be served at its path: those of protocols and clouds, and of the other endpoints."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -135,13 +135,19 @@ class RequestExplainer:
         client, row, template = self._row(call)
         model_in_path = Endpoint(template).match(call.path) or model_in_path
         head, models, boundary, form_model = _read(row, call, model_in_path)
-        rule = list[str]()
+        rule, limits, key = list[str](), ClientLimits(self.settings, MemoryAccountStore()), self.client_key
+        if key is not None and call.method in SENDING and not row.shows_cost(has_model=bool(models)):
+            limits.refuse_unknown_cost(key)
         if not models:
             rule = rule_or_refuse(self.settings, self.upstreams, row, template, call.path, account)
             account = account if account.partition("/")[0] == rule[0] else ""
             if not account and row.has_ids and ids_in_path(call.path):
                 notes.append("it goes to the account that has made the id, if that is known")
-        self._check_key(client, row, call, models, rule)
+        if key is not None:
+            for upstream in rule:
+                limits.check_upstream(key, upstream)
+            for model in reversed(models):  # as they are admitted
+                limits.check_model(key, client.name, model)
         if len(call.body) > SMALL_BYTES and (boundary is not None or not models):
             notes.append("a large body is sent while it arrives, and to one account only")
         planner = RelayedPlanner(
@@ -155,7 +161,7 @@ class RequestExplainer:
             upstreams=self.upstreams,
             endpoint=Endpoint(template, streams="always"),
             request_head=head,
-            client_key=self.client_key,
+            client_key=key,
             row=row,
             method=call.method,
             path=call.path,
@@ -187,26 +193,6 @@ class RequestExplainer:
             )
         specs = {name: spec for name, (spec, *_) in rows.items()}
         return rows[protocol_of_client(call.query, call.headers, specs).name]
-
-    def _check_key(
-        self,
-        client: ProtocolSpec,
-        row: RelayedPath,
-        call: ClientCall,
-        models: Sequence[str],
-        rule: Sequence[str],
-    ) -> None:
-        """Raise RequestRefused (403) for what the client key may not send."""
-        key = self.client_key
-        if key is None:
-            return
-        limits = ClientLimits(self.settings, MemoryAccountStore())
-        if call.method in SENDING and not row.shows_cost(has_model=bool(models)):
-            limits.refuse_unknown_cost(key)
-        for upstream in rule:
-            limits.check_upstream(key, upstream)
-        for model in models:
-            limits.check_model(key, client.name, model)
 
 
 def _counting(protocols: Iterable[ProtocolSpec], path: str) -> Iterator[tuple[ProtocolSpec, Endpoint, str]]:

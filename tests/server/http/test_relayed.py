@@ -17,7 +17,9 @@ from oracle import check_error
 from virtual_time import REAL_BACKENDS, VIRTUAL_BACKENDS
 
 from dragoman_server.app import create_app
+from dragoman_server.http.explanation import ClientCall, RequestExplainer
 from dragoman_server.proxying import upload
+from dragoman_server.proxying.explanation import ExplainedRefusal
 from dragoman_server.proxying.upload import Upload
 from dragoman_server.settings import (
     AccountSettings,
@@ -869,6 +871,7 @@ RULE = {"/v1/moderations": ("up",), "/v1/images": ("up",), "/v1/batches": ("up",
         ({"models": ("up/*",)}, "/v1/batches", {}, ""),
         ({"models": ("groq/*",)}, "/v1/batches", {}, "may use no model of the upstream 'up'"),
         ({"budget": 1.0}, "/v1/batches", {}, "what this request costs is not known"),
+        ({"budget": 1.0}, "/v1/fine_tuning/jobs", {}, "what this request costs is not known"),
         ({"budget": 1.0}, "/v1/files", {}, ""),
         ({"budget": 1.0}, "/v1/messages/batches", batch("claude/x"), "what this request costs is not known"),
         ({"models": ("claude/x",)}, "/v1/messages/batches", batch("claude/x"), ""),
@@ -887,6 +890,13 @@ async def test_a_keys_models_and_budget_apply(limits: Any, path: str, body: Any,
         assert (client.status, len(fake.sent)) == ((403, 0) if refusal else (200, 1)), client.body
         assert refusal in (message(client) if refusal else "")
         assert (await call(app, path, body)).status == 401
+    settings = Settings(upstreams=UPSTREAMS, models=ALIASES, endpoints=RULE, **keyed(**limits))
+    sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+    explained = RequestExplainer(settings=settings, client_key=settings.client_keys[0]).explain(
+        ClientCall("POST", path, "", headers, sent)
+    )
+    refused = [(step.status, step.message) for step in explained.steps if isinstance(step, ExplainedRefusal)]
+    assert refused == ([(403, message(client))] if refusal else [])
 
 
 @pytest.mark.parametrize(
