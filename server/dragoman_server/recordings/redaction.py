@@ -42,7 +42,7 @@ _FREE_MEMBERS = frozenset({b"input", b"args", b"arguments", b"metadata", b"varia
 _FUNCTION_RESPONSES = (
     b"functionResponse",
     b"function_response",
-)  # Gemini's: its `response` is such an object
+)  # whose `response` is such an object
 # A string, and the colon if it is a name. One without an end is matched too, or each of its escaped quotes would be the
 # beginning of another one.
 _STRING = re.compile(rb'"((?:[^"\\]|\\.)*+)(?:"(\s*:)?)?', re.DOTALL)
