@@ -241,6 +241,13 @@ class ClientLimits:
         # A cancelled call would leave the sum unknown. The wait is bounded by _STORE_S.
         with anyio.CancelScope(shield=True):
             before = await self._run(Add(counters, dollars, now, limit))
+        if before is not None and before[-1] <= limit < in_order(before):
+            raise ClientRefused(
+                f"what is left of the budget of the {holder.label} is reserved for its requests that are under way; "
+                "try again when one of them has ended",
+                status=429,
+                code="rate_limit_exceeded",
+            )
         if before is not None and in_order(before) > limit:
             _, ends = _counter(holder, now)
             again = "" if ends is None else f"; it starts again at {utc_text(ends)}"

@@ -355,8 +355,12 @@ async def test_what_a_gateway_had_reserved_that_was_killed_is_free_again_later(p
     for seconds in (0, LEASE_S):
         clock.now = NOON + seconds
         assert await spent_by(other, key) == 1.5
-        with pytest.raises(ClientRefused, match="the budget of the client key red is spent"):
+        # It may be free again soon, so this is not the refusal of a budget that is spent.
+        with pytest.raises(
+            ClientRefused, match="of the client key red is reserved for its requests"
+        ) as refused:
             await other.admit(key, 0.5)
+        assert (refused.value.status, refused.value.code) == (429, "rate_limit_exceeded")
     clock.now = NOON + 2 * LEASE_S
     assert await spent_by(other, key) == 0
     reserved = await other.admit(key, 0.5)
@@ -373,9 +377,7 @@ async def test_what_the_key_had_reserved_is_released_if_its_group_has_nothing_le
     limits = ClientLimits(Settings(), MemoryAccountStore(), lambda: NOON)
     reserved = await limits.admit(key, 2.0)
     assert await limits.spent([key, group, ClientKey(name="x", hash="")]) == [2.0, 2.0, None]
-    with pytest.raises(
-        ClientRefused, match=r"the budget of the group team is spent: 0\.000001 US dollars in all"
-    ):
+    with pytest.raises(ClientRefused, match="the budget of the group team is reserved"):
         await limits.admit(key, 0.5)
     assert await limits.spent([key, group]) == [2.0, 2.0]
     await limits.settle(key, Usage(), 0.25, reserved)
