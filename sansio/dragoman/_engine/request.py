@@ -261,7 +261,7 @@ class RequestTranslator:
             fan_out=context.fan_out,
             endpoint=self._endpoint,
             headers=tuple(upstream.request_headers(out)),
-            echo=self._echo(body, head, decoded),
+            echo=self._echo(body, head, decoded) if self._client.echoed_members else {},
             rewritten=rewritten,
         )
 
@@ -299,8 +299,6 @@ class RequestTranslator:
         return msgspec.structs.replace(received, model=model, stream=stream)
 
     def _echo(self, body: bytes, head: RequestHead | None, decoded: JSONObject) -> JSONObject:
-        if not self._client.echoed_members:
-            return {}
         echo = {name: decoded[name] for name in self._client.echoed_members if name in decoded}
         if len(body) > MAX_ECHO:
             fields = (head or peek(body)).fields

@@ -87,8 +87,9 @@ def write_params(
 
     A setting with a converter and no name is only passed to its converter, which may record a loss.
     """
+    paths = request.param_paths
     for param, value in request.params.items():
-        path = request.path_of(param)
+        path = paths.get(param) or f"/{param}"
         convert = converters.get(param)
         if convert is not None:
             value = convert(value, path, ledger)

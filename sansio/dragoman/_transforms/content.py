@@ -28,16 +28,18 @@ def fit_cache_marks(request: Request, context: PassContext) -> Request:
 
     Marks are in the order of the prompt: tools, system, messages. The last ones cover the longest prefixes.
     """
+    nodes: list[Any] = [*request.tools, *context.contents.parts]
+    options = request.params.get("prompt_cache_options")
+    if not nodes and options is None:
+        return request
     upstream, capabilities, ledger = context.upstream, context.capabilities, context.ledger
     find_form, limit = upstream.cache_mark_form, upstream.max_cache_marks
     form = None if find_form is None else find_form(capabilities)
-    options = request.params.get("prompt_cache_options")
     refused = "cache_control" in capabilities.refuses
     if refused and options is not None:
         ledger.dropped(request.path_of("prompt_cache_options"), _NO_MARKS)
         params = {param: value for param, value in request.params.items() if param != "prompt_cache_options"}
         request = msgspec.structs.replace(request, params=params)
-    nodes: list[Any] = [*request.tools, *context.contents.parts]
     # Objects of another protocol are not sent.
     marked = [
         node

@@ -42,7 +42,8 @@ def strip_extensions(request: Request, context: PassContext) -> Request:
             context.ledger.add(repair.code, repair.path, repair.detail)
     if context.rewritten:
         return request
-    refuse_server_state(request, context.client.server_state_params)
+    if not context.client.server_state_params.keys().isdisjoint(request.params):
+        refuse_server_state(request, context.client.server_state_params)
     ledger, contents = context.ledger, context.contents
 
     def note(nodes: Iterable[Any]) -> None:

@@ -28,6 +28,7 @@ _QUOTE = ord('"')
 _NESTING = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
 
 _decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_value = msgspec.json.Decoder().decode
 _decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -64,22 +65,25 @@ def peek(body: bytes, model_in_path: str = "") -> RequestHead:
         decode_object(body, "the request body")
         fields = {key: msgspec.Raw(body[start:end]) for key, start, end in _members(body)}
     MEMBERS.check(len(fields), "", "the request body")
-    model = _field(fields, "model")
+    model = _field(fields, "model") if "model" in fields else None
     if model is not None and type(model) is not str:
         raise RemoteProtocolError(f"model must be a string, not {kind_of(model)}", path="/model")
     MODEL_CHARACTERS.check(max(len(model or ""), len(model_in_path)), "/model")
-    stream = _field(fields, "stream")
+    stream = _field(fields, "stream") if "stream" in fields else None
     if stream is not None and type(stream) is not bool:
         raise RemoteProtocolError(f"stream must be a boolean, not {kind_of(stream)}", path="/stream")
     return RequestHead(model_in_path or model or "", bool(stream), fields)
 
 
 def _field(fields: dict[str, msgspec.Raw], name: str) -> object:
-    raw = fields.get(name)
-    if raw is None:
-        return None
     try:
-        value: object = decode(bytes(raw))
+        return _decode_value(fields[name])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        value: object = decode(
+            bytes(fields[name])
+        )  # it decodes lone surrogates, and says why others are refused
     except RemoteProtocolError as error:
         raise RemoteProtocolError(f"{name} is not valid JSON: {error.message}", path=f"/{name}") from None
     return value

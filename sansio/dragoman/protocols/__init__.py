@@ -40,7 +40,7 @@ def client_spec(protocol: ProtocolSpec | str) -> ProtocolSpec:
 
 def upstream_spec(protocol: UpstreamSpec | str) -> UpstreamSpec:
     """Return the protocol with this name, as client_spec() does. Raises ValueError if no upstream speaks it."""
-    spec = client_spec(protocol)
+    spec = protocol if isinstance(protocol, UpstreamSpec) else client_spec(protocol)
     if not isinstance(spec, UpstreamSpec):
         raise ValueError(f"no upstream speaks {spec.name}: expected one of {', '.join(UPSTREAMS)}")
     return spec

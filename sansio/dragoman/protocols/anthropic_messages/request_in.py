@@ -8,6 +8,7 @@ others are rows of REQUEST_SHAPE in `shapes`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -95,9 +96,8 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
     ):
         tools = _add_found_tools(tools, messages[first_message:])
     choice, parallel = read_tool_choice(body, tools)
-    instructions = _read_compaction(body)
-    if instructions is not None:
-        messages.append(instructions)
+    if (compaction := body.get("compaction")) is not None:
+        messages += _read_compaction(compaction)
     _convert_settings(settings, body, extra)
     if mark is not None:
         settings["prompt_cache_options"] = {"mode": "implicit"}
@@ -278,16 +278,13 @@ def _read_compactions(management: JSONObject, extra: JSONObject) -> list[JSON]:
     return compactions
 
 
-def _read_compaction(body: JSONObject) -> Message | None:
+def _read_compaction(compaction: JSONObject) -> Sequence[Message]:
     """Return the instructions for a summary, which the client requests with them or without, as a message."""
-    compaction = body.get("compaction")
-    if compaction is None:
-        return None
     if compaction.get("type") != "summarize":
         raise invalid_request("/compaction/type", "Input should be 'summarize'")
     path = "/compaction/instructions"
     instructions = compaction.get("instructions")
-    return Message("user", (Text(instructions, path=path),), path) if instructions else None
+    return (Message("user", (Text(instructions, path=path),), path),) if instructions else ()
 
 
 def _read_reasoning(

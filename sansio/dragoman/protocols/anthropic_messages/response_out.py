@@ -247,13 +247,15 @@ def _write_block(block: AssembledBlock, index: int, signer: Signer, ledger: Ledg
         return ({"type": "thinking", "thinking": text, "signature": signature},)
     if block.logprobs:
         ledger.dropped(f"{path}/logprobs", "Messages has no log probabilities")
-    citations = [write_citation(annotation, path, ledger) for annotation in block.annotations]
-    written = [citation for citation in citations if citation is not None]
-    if not block.text and not written:
-        return ()
     text_block: JSONObject = {"type": "text", "text": block.text}
-    # As Anthropic's server does. The type has null for none, which Vercel's provider (@ai-sdk/anthropic 3) refuses.
-    return (text_block | {"citations": written} if written else text_block,)
+    if block.annotations:
+        citations = [write_citation(annotation, path, ledger) for annotation in block.annotations]
+        written = [citation for citation in citations if citation is not None]
+        if written:
+            # As Anthropic's server does. The type has null for none, which Vercel's provider (@ai-sdk/anthropic 3)
+            # refuses.
+            text_block["citations"] = written
+    return (text_block,) if len(text_block) > 2 or block.text else ()
 
 
 def _split_delta(block: JSONObject) -> tuple[JSONObject, JSONObject | None]:

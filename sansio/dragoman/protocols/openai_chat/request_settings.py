@@ -252,7 +252,7 @@ def write_settings(request: Request, capabilities: Capabilities, out: JSONObject
         if capabilities.cache_marks != "breakpoint":
             converters["prompt_cache_options"] = _drop_cache_options
         write_params(request, _SETTING_NAMES[capabilities.max_tokens_field], converters, out, ledger)
-        if not request.native:
+        if not request.native and ("include" in request.params or "top_logprobs" in out):
             _derived_settings(request, capabilities, out, ledger)
 
 

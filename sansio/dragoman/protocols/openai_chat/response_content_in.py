@@ -220,9 +220,12 @@ class ChoiceReader(msgspec.Struct):
 
     def _open(self, kind: BlockKind, out: list[Event]) -> None:
         """Open a block of this kind."""
-        self._end_block(out)
-        self._emit_deferred(out)
-        self.calls.end_complete(out)
+        if self.kind is not None:
+            self._end_block(out)
+        if self._executed or self._extra_content:
+            self._emit_deferred(out)
+        if self.calls.calls:
+            self.calls.end_complete(out)
         self.kind = kind
         self.block = self._ids.next_block()
         if kind is BlockKind.REASONING:
@@ -285,8 +288,10 @@ class ChoiceReader(msgspec.Struct):
         stopped = self._stopped()
         cut = stopped.reason in _TRUNCATING_REASONS
         self._end_block(out, complete=not cut)
-        self.calls.end(cut, out)
-        self._emit_deferred(out)
+        if self.calls.calls:
+            self.calls.end(cut, out)
+        if self._executed or self._extra_content:
+            self._emit_deferred(out)
         if self._pending_citations:
             self._ledger.dropped(f"{self.path}/message/annotations", "there is no text to cite")
         out.append(stopped)

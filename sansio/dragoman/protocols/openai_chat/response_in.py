@@ -93,7 +93,7 @@ class ChatReader:
     def whole(self, body: JSONObject) -> list[Event]:
         """Return the events of a whole response."""
         choices = body.get("choices")
-        if not has_error(body) and (type(choices) is not list or not choices):
+        if (type(choices) is not list or not choices) and not has_error(body):
             raise unreadable_response("it has no choices")
         out = self._read_chunk(body, b"")
         if not self._ended:

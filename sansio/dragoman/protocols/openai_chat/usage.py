@@ -36,7 +36,8 @@ def read_usage(value: JSONObject) -> Usage:
         counts["output"] += counts["reasoning"]
     extra: JSONObject = {}
     for name in _DETAILS:
-        for key, count in object_or_empty(value.get(name)).items():
+        details = value.get(name)
+        for key, count in details.items() if type(details) is dict else ():
             if key in NATIVE_COUNTERS and type(count) is int and count:
                 extra.setdefault(name, {})[key] = count
     return Usage(**counts, extra=extra or None)
