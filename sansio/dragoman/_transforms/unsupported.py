@@ -80,9 +80,10 @@ def fit_tool_settings(request: Request, context: PassContext) -> Request:
     """Drop `strict`, `parallel_tool_calls` and a forced choice that the upstream does not support."""
     capabilities, ledger = context.capabilities, context.ledger
     refuses = capabilities.refuses
-    if "tool_strict" in refuses and request.tools:
-        tools = tuple([_without_strict(tool, ledger) for tool in request.tools])
-        request = msgspec.structs.replace(request, tools=tools)
+    if "tool_strict" in refuses:
+        if request.tools:
+            tools = tuple([_without_strict(tool, ledger) for tool in request.tools])
+            request = msgspec.structs.replace(request, tools=tools)
     elif not context.rewritten and context.upstream.checks_strict_schemas:
         request = _fit_strict(request, ledger)
     if "parallel_tool_calls" in refuses and request.parallel_tool_calls is not None:
