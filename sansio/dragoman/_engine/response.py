@@ -102,6 +102,8 @@ class ResponseTranslator(ResponseMachine):
         self._chars = 0  # of what the model wrote, without those that the fast path counts
         streams = context.request.stream if client_streams is None else client_streams
         self._sink = self._open_sink(streams, store_response)
+        self._waiting: list[Event] = []  # the events of a whole response, which are written together
+        self._send: Callable[[Event], object] = self._sink.send if upstream_streams else self._waiting.append
         self._skipped: set[int] = set()  # blocks of choices that the client's protocol does not have
 
     def __repr__(self) -> str:
@@ -172,7 +174,7 @@ class ResponseTranslator(ResponseMachine):
 
     def _take(self, incoming: Iterable[Event]) -> None:
         """Pass on events until the response ends."""
-        needs_text, kinds, send = self._pipeline.needs_text, self._pipeline.kinds, self._sink.send
+        needs_text, kinds, send = self._pipeline.needs_text, self._pipeline.kinds, self._send
         for event in incoming:
             # isinstance() of a struct takes ten times as long as this to say no.
             if type(event) is TextDelta or type(event) is ReasoningDelta or type(event) is ArgumentsDelta:
@@ -218,16 +220,17 @@ class ResponseTranslator(ResponseMachine):
             kind = type(staged)
             if kind is Ended:
                 self._estimate_usage()
-                self._sink.send(staged)
-                self.outcome = Outcome.COMPLETED
-                return
-            if kind is Failed:
-                self.outcome = Outcome.FAILED
+            elif kind is Failed:
                 self.error = mask_error(staged.error, self._context.mask)  # type: ignore[union-attr]
                 staged = Failed(self.error)
             elif kind is Stopped and staged.choice == 0:  # type: ignore[union-attr]
                 self.stop_reason = staged.reason  # type: ignore[union-attr]
-            self._sink.send(staged)
+            self._send(staged)
+            if kind is Ended or kind is Failed:
+                if self._waiting:
+                    self._sink.send(*self._waiting)
+                self.outcome = Outcome.COMPLETED if kind is Ended else Outcome.FAILED
+                return
 
     def _consistent_usage(self) -> Usage:
         usage = self.usage.consistent()
@@ -248,7 +251,7 @@ class ResponseTranslator(ResponseMachine):
         self.losses.add(
             LossCode.ESTIMATED, "/usage", "the upstream reported no usage: the figures are estimates"
         )
-        self._sink.send(self._consistent_usage())
+        self._send(self._consistent_usage())
 
     def _is_of_other_choice(self, event: Event) -> bool:
         """True if the client's protocol does not have the event's choice, which is recorded as a loss."""

@@ -46,14 +46,15 @@ class ClientSink:
         self._out: list[bytes] = []
         self.body: JSONObject | None = None
 
-    def send(self, event: Event) -> None:
-        if self._fold is not None:
-            self._fold.send(event)
-            if type(event) is Ended or (type(event) is Failed and self._client.failed_bodies):
-                self._complete(self._fold)
+    def send(self, *following: Event) -> None:
         writer, linearizer = self._writer, self._linearizer
-        for each in (event,) if linearizer is None else linearizer.send(event):
-            self._out.append(writer.send(each))
+        for event in following:
+            if self._fold is not None:
+                self._fold.send(event)
+                if type(event) is Ended or (type(event) is Failed and self._client.failed_bodies):
+                    self._complete(self._fold)
+            for each in (event,) if linearizer is None else linearizer.send(event):
+                self._out.append(writer.send(each))
 
     def text_sender(self, delta: Delta) -> Callable[[list[str]], object]:
         """Return what takes the texts of deltas like this one, which was sent, until another event comes."""
@@ -139,8 +140,8 @@ class ListSink(msgspec.Struct):
 
     body, heartbeat, held_bytes = None, b"", 0
 
-    def send(self, event: Event) -> None:
-        self.events.append(event)
+    def send(self, *following: Event) -> None:
+        self.events += following
 
     def text_sender(self, delta: Delta) -> Callable[[list[str]], object]:
         return lambda texts: self.events.extend(with_texts(delta, texts))

@@ -157,36 +157,37 @@ class Fold:
         """The token counts so far."""
         return self._usage
 
-    def send(self, event: Event) -> None:
-        """Add one event."""
-        # isinstance() of a struct takes ten times as long as this to say no.
-        if type(event) is TextDelta or type(event) is ArgumentsDelta:
-            self._open[event.block].text.append(event.text)
-        elif type(event) is ReasoningDelta:
-            self._open[event.block].parts.setdefault((event.part, event.form), []).append(event.text)
-        elif type(event) is BlockStarted:
-            self._open[event.block] = OpenBlock(event)
-            self._order[event.block] = None
-        elif type(event) is BlockEnded:
-            self._order[event.block] = self._open.pop(event.block).finish(event.complete)
-        elif type(event) is Annotation:
-            self._open[event.block].annotations.append(event)
-        elif type(event) is Logprobs:
-            self._open[event.block].logprobs.extend(event.tokens)
-        elif type(event) is SignatureDelta:
-            self._open[event.block].signature = event.signature
-        elif type(event) is Opaque or type(event) is Compacted:
-            self._order[-1 - len(self._order)] = event
-        elif type(event) is Usage:
-            self._usage = self._usage.updated(event)
-        elif type(event) is Stopped:
-            self._stops.append(event)
-        elif type(event) is Started:
-            self._started = event
-        elif type(event) is Failed:
-            self._error = event.error
-        else:  # Ended
-            self.end()
+    def send(self, *following: Event) -> None:
+        """Add events."""
+        for event in following:
+            # isinstance() of a struct takes ten times as long as this to say no.
+            if type(event) is TextDelta or type(event) is ArgumentsDelta:
+                self._open[event.block].text.append(event.text)
+            elif type(event) is ReasoningDelta:
+                self._open[event.block].parts.setdefault((event.part, event.form), []).append(event.text)
+            elif type(event) is BlockStarted:
+                self._open[event.block] = OpenBlock(event)
+                self._order[event.block] = None
+            elif type(event) is BlockEnded:
+                self._order[event.block] = self._open.pop(event.block).finish(event.complete)
+            elif type(event) is Annotation:
+                self._open[event.block].annotations.append(event)
+            elif type(event) is Logprobs:
+                self._open[event.block].logprobs.extend(event.tokens)
+            elif type(event) is SignatureDelta:
+                self._open[event.block].signature = event.signature
+            elif type(event) is Opaque or type(event) is Compacted:
+                self._order[-1 - len(self._order)] = event
+            elif type(event) is Usage:
+                self._usage = self._usage.updated(event)
+            elif type(event) is Stopped:
+                self._stops.append(event)
+            elif type(event) is Started:
+                self._started = event
+            elif type(event) is Failed:
+                self._error = event.error
+            else:  # Ended
+                self.end()
 
     def end(self) -> None:
         """Is called when the response is complete."""
