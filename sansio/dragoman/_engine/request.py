@@ -225,9 +225,12 @@ class RequestTranslator:
         if rewritten:
             self._drop_foreign(decoded, body, model, signed_reasoning, ledger)
         received = self._read(decoded, head)
-        upstream_model = _required(received.model if model is None else model)
+        upstream_model = received.model if model is None else model
+        if not upstream_model:
+            raise _no_model()
         tokens = _count(body, received, capabilities.context_window)
-        capabilities = capabilities.for_prompt(tokens)
+        if capabilities.context_window is not None:
+            capabilities = capabilities.for_prompt(tokens)
         context = PassContext(
             self._client,
             upstream,
@@ -332,8 +335,9 @@ class RequestTranslator:
             if stripped is not value:
                 body = splice_member(body, head, billing.member, stripped)
                 head = peek(body)
-        own_model = _required(head.model)
-        upstream_model = model or own_model
+        if not head.model:
+            raise _no_model()
+        upstream_model = model or head.model
         in_body = not self._upstream.model_in_path
         members = frozenset(head.fields)
         if self._restores(body, signed_reasoning):
@@ -381,7 +385,5 @@ def _count(body: bytes, received: Request, window: int | None) -> int:
     return tokens if is_small else estimate_tokens(received)
 
 
-def _required(model: str) -> str:
-    if not model:
-        raise RequestRefused("model is required", path="/model", code="missing_required_parameter")
-    return model
+def _no_model() -> RequestRefused:
+    return RequestRefused("model is required", path="/model", code="missing_required_parameter")

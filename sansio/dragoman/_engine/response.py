@@ -102,8 +102,9 @@ class ResponseTranslator(ResponseMachine):
         self._chars = 0  # of what the model wrote, without those that the fast path counts
         streams = context.request.stream if client_streams is None else client_streams
         self._sink = self._open_sink(streams, store_response)
-        self._waiting: list[Event] = []  # the events of a whole response, which are written together
-        self._send: Callable[[Event], object] = self._sink.send if upstream_streams else self._waiting.append
+        self._waiting: list[Event] = []  # the events from one document to another, which are written together
+        waits = not upstream_streams and type(self._sink) is WholeSink
+        self._send: Callable[[Event], object] = self._waiting.append if waits else self._sink.send
         self._skipped: set[int] = set()  # blocks of choices that the client's protocol does not have
 
     def __repr__(self) -> str:
@@ -227,7 +228,7 @@ class ResponseTranslator(ResponseMachine):
                 self.stop_reason = staged.reason  # type: ignore[union-attr]
             self._send(staged)
             if kind is Ended or kind is Failed:
-                if self._waiting:
+                if type(self._sink) is WholeSink and self._waiting:
                     self._sink.send(*self._waiting)
                 self.outcome = Outcome.COMPLETED if kind is Ended else Outcome.FAILED
                 return

@@ -46,15 +46,14 @@ class ClientSink:
         self._out: list[bytes] = []
         self.body: JSONObject | None = None
 
-    def send(self, *following: Event) -> None:
+    def send(self, event: Event) -> None:
+        if self._fold is not None:
+            self._fold.send(event)
+            if type(event) is Ended or (type(event) is Failed and self._client.failed_bodies):
+                self._complete(self._fold)
         writer, linearizer = self._writer, self._linearizer
-        for event in following:
-            if self._fold is not None:
-                self._fold.send(event)
-                if type(event) is Ended or (type(event) is Failed and self._client.failed_bodies):
-                    self._complete(self._fold)
-            for each in (event,) if linearizer is None else linearizer.send(event):
-                self._out.append(writer.send(each))
+        for each in (event,) if linearizer is None else linearizer.send(event):
+            self._out.append(writer.send(each))
 
     def text_sender(self, delta: Delta) -> Callable[[list[str]], object]:
         """Return what takes the texts of deltas like this one, which was sent, until another event comes."""
@@ -140,8 +139,8 @@ class ListSink(msgspec.Struct):
 
     body, heartbeat, held_bytes = None, b"", 0
 
-    def send(self, *following: Event) -> None:
-        self.events += following
+    def send(self, event: Event) -> None:
+        self.events.append(event)
 
     def text_sender(self, delta: Delta) -> Callable[[list[str]], object]:
         return lambda texts: self.events.extend(with_texts(delta, texts))

@@ -440,17 +440,18 @@ class MessagePaths:
 
     content: the pointer to the content in a message.
 
-    The first ones are kept once they were needed, because to format a number costs as much as to build a message.
+    Many are kept once they were needed, because to format a number costs as much as to build a message.
     """
 
-    __slots__ = ("_content", "_kept", "_member")
+    __slots__ = ("_content", "_first", "_kept", "_member")
 
     def __init__(self, member: str, content: str = "content") -> None:
         self._member, self._content = member, content
         self._kept: dict[int, tuple[tuple[str, str], ...]] = {}
+        self._first = self._several(0)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        return chain.from_iterable(map(self._several, count()))
+        return chain(self._first, chain.from_iterable(map(self._several, count(1))))
 
     def _several(self, number: int) -> tuple[tuple[str, str], ...]:
         if number in self._kept:

@@ -75,7 +75,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         if body.get(name) is None:
             raise invalid_request(f"/{name}", "Field required")
     # Each function below adds the values that it cannot read.
-    mark = read_cache_mark(body, "")
+    mark = read_cache_mark(body, "") if "cache_control" in body else None
     extra = extra_members(body, REQUEST_SHAPE) or {}
     context = ReadContext(signer)
     messages: list[Message] = []
@@ -90,12 +90,14 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         messages = _start_at_summary(messages, first_message, context.summary)
     if context.effort is not None:
         messages = [_with_read_effort(message, context.effort) for message in messages]
-    tools = read_tools(body, extra)
+    tools = read_tools(body, extra) if "tools" in body or "mcp_servers" in body else []
     if context.has_system_messages or (
         tools and any(isinstance(tool, FunctionTool) and tool.deferred for tool in tools)
     ):
         tools = _add_found_tools(tools, messages[first_message:])
-    choice, parallel = read_tool_choice(body, tools)
+    choice, parallel = (
+        read_tool_choice(body["tool_choice"], tools) if body.get("tool_choice") else (None, None)
+    )
     if (compaction := body.get("compaction")) is not None:
         messages += _read_compaction(compaction)
     _convert_settings(settings, body, extra)
@@ -113,7 +115,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         parallel_path="/tool_choice/disable_parallel_tool_use",
         stream=body.get("stream") is True,
         params=settings,
-        param_paths={param: SETTING_PATHS[param] for param in settings},
+        param_paths=SETTING_PATHS,
         reasoning=_read_reasoning(body, context.effort, extra),
         response_format=_read_response_format(body, extra),
         extra=extra or None,

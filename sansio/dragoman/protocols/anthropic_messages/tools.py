@@ -36,8 +36,6 @@ from dragoman.protocols.anthropic_messages.tables import NAME, TOOL_CHOICE_NAMES
 
 def read_tools(body: JSONObject, request_extra: JSONObject) -> list[Tool]:
     """Return the tools of a body. request_extra: collects the extra members of MCP servers."""
-    if body.get("tools") is None and body.get("mcp_servers") is None:
-        return []
     tools = CHECKS.objects(body, "tools", "")
     servers = _read_mcp_servers(body, request_extra)
     read = [read_tool(tool, f"/tools/{index}", servers) for index, tool in enumerate(tools)]
@@ -142,12 +140,9 @@ def _read_mcp_server(toolset: JSONObject, server: JSONObject) -> McpServer | Non
     return McpServer(server["name"], server["url"], server.get("authorization_token"), allowed)
 
 
-def read_tool_choice(body: JSONObject, tools: list[Tool]) -> tuple[ToolChoice | None, bool | None]:
+def read_tool_choice(choice: JSONObject, tools: list[Tool]) -> tuple[ToolChoice, bool | None]:
     """Return the choice, and True if the model may call several tools in parallel: Messages has both in one object."""
     path = "/tool_choice"
-    choice = body.get("tool_choice")
-    if not choice:
-        return None, None
     single = choice.get("disable_parallel_tool_use")
     parallel = None if single is None else not single
     mode = TOOL_CHOICES.get(text_or_empty(choice.get("type")))

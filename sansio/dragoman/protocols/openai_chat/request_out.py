@@ -59,8 +59,10 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
         # Always requested. A writer for a client that did not request it leaves it out.
         out["stream_options"] = {"include_usage": True}
     write_tools(request, capabilities, out, ledger)
-    write_response_format(request, settings, messages, out, ledger)
-    write_reasoning(request, capabilities, out, ledger)
+    if request.response_format is not None:
+        write_response_format(request.response_format, settings, messages, out, ledger)
+    if request.reasoning is not None:
+        write_reasoning(request.reasoning, request, capabilities, out, ledger)
     write_settings(settings, capabilities, out, ledger)
     if not request.native:
         return out

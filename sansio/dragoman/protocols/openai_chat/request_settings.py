@@ -97,11 +97,10 @@ def _agrees(field: str, first: JSON, later: JSON) -> bool:
     return bool(first == later)
 
 
-def write_reasoning(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
+def write_reasoning(
+    config: ReasoningConfig, request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger
+) -> None:
     """Put the setting for reasoning that the upstream supports into `out`."""
-    config = request.reasoning
-    if config is None:
-        return
     if (
         request.native
         and config.path == f"/{_TEMPLATE}"
@@ -193,12 +192,9 @@ def read_response_format(body: JSONObject, extra: JSONObject) -> ResponseFormat 
 
 
 def write_response_format(
-    request: Request, settings: Request, messages: list[JSONObject], out: JSONObject, ledger: Ledger
+    form: ResponseFormat, settings: Request, messages: list[JSONObject], out: JSONObject, ledger: Ledger
 ) -> None:
     """Put the response format into `out`. messages: the wire messages, to which an instruction may be added."""
-    form = request.response_format
-    if form is None:
-        return
     path = form.path
     if form.schema is None:
         out["response_format"] = {"type": "json_object"}

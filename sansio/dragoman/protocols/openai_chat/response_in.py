@@ -223,7 +223,7 @@ class ChatReader:
     def _finish(self, *, certain: bool) -> list[Event]:
         """Close the response. `certain` is true after [DONE] or a whole body, false at the bare end of a stream."""
         is_complete = certain or self._usage_came_last
-        choices = [self._choices[index] for index in sorted(self._choices)]
+        choices = list(map(self._choices.__getitem__, sorted(self._choices)))
         if not choices or choices[0].index != 0:
             raise _truncated("without any choices", certain)
         for state in choices:
