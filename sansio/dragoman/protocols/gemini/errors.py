@@ -66,13 +66,10 @@ _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s")
 def read_error(status: int, body: bytes) -> WireError:
     """Return the error of an HTTP error response. Never raises."""
     try:
-        value = decode(body)
+        found = objects(decode(body))
     except RemoteProtocolError:
-        value = None
-    if objects(value):
-        return parse_error(objects(value)[0], status)
-    text = readable_message(status, body)
-    return WireError(kind_from_message(kind_of_status(status), text), text[:MAX_MESSAGE], status=status)
+        found = []
+    return parse_error(found[0] if found else {"message": readable_message(status, body)}, status)
 
 
 def parse_error(body: JSONObject, status: int | None) -> WireError:

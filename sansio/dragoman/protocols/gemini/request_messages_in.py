@@ -33,24 +33,9 @@ from dragoman._ir.shape import OBJECT, STRING, read_settings
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode, encode_text, text_or_none, wrong_type
+from dragoman.protocols.gemini import shapes, tables
 from dragoman.protocols.gemini.checks import CHECKS, rename
-from dragoman.protocols.gemini.shapes import (
-    CALL_SHAPE,
-    CONTENT_SHAPE,
-    MEDIA_SHAPE,
-    RESULT_SHAPE,
-    TEXT_SHAPE,
-    UNNAMED_SHAPE,
-)
-from dragoman.protocols.gemini.tables import (
-    DATA_MEMBERS,
-    DETAILS,
-    NAME,
-    PLACEHOLDERS,
-    ROLES,
-    SIGNATURE,
-    SIGNED,
-)
+from dragoman.protocols.gemini.tables import DATA_MEMBERS, NAME, ROLES, SIGNATURE, SIGNED
 
 _PATHS = MessagePaths("contents", "parts/0")
 
@@ -109,7 +94,7 @@ class ConversationReader(msgspec.Struct):
                 path=f"{path}/role",
                 code="invalid_value",
             )
-        shape = None if len(content) == 2 and name and parts else CONTENT_SHAPE
+        shape = None if len(content) == 2 and name and parts else shapes.CONTENT_SHAPE
         listed = [parts] if type(parts) is dict else parts or []
         if type(listed) is not list:
             raise wrong_type(f"{path}/parts", "an array of parts", parts)
@@ -140,7 +125,7 @@ class ConversationReader(msgspec.Struct):
             kind = next((name for name in DATA_MEMBERS if part.get(name) is not None), None)
         signed = self._signatures(part, kind, path) if signature or self._thoughts else ()
         if kind is None:
-            unknown = next((name for name in part if name not in TEXT_SHAPE), None)
+            unknown = next((name for name in part if name not in shapes.TEXT_SHAPE), None)
             if unknown is not None:
                 return (*signed, OpaquePart(NAME, unknown, part, path))
             if not signature:
@@ -170,7 +155,7 @@ class ConversationReader(msgspec.Struct):
         """Return what a part's signature carries, as reasoning. Thoughts before it are the text of the first."""
         text = text_or_none(part.get(SIGNATURE))
         thoughts, self._thoughts = self._thoughts, []
-        if text is None or text in PLACEHOLDERS:
+        if text is None or text in tables.PLACEHOLDERS:
             if part.get("thought") is True:
                 self._thoughts = thoughts  # more may come
                 return ()
@@ -196,15 +181,15 @@ class ConversationReader(msgspec.Struct):
     def _text(self, part: JSONObject, path: str) -> Part:
         text = CHECKS.required(part, "text", path, STRING)
         if part.get("thought") is True:
-            return Reasoning(text, None, path, native=part, shape=TEXT_SHAPE)
-        return Text(text, path=path, native=part, shape=TEXT_SHAPE)
+            return Reasoning(text, None, path, native=part, shape=shapes.TEXT_SHAPE)
+        return Text(text, path=path, native=part, shape=shapes.TEXT_SHAPE)
 
     def _call(self, part: JSONObject, path: str) -> Part:
         found, shape = _usual(part, "functionCall", "args"), None
         if found is None:
             call, at = CHECKS.required(part, "functionCall", path, OBJECT), f"{path}/functionCall"
             rename(call)
-            name, shape = CHECKS.required(call, "name", at, STRING), CALL_SHAPE
+            name, shape = CHECKS.required(call, "name", at, STRING), shapes.CALL_SHAPE
             found = CHECKS.optional(call, "id", at, STRING), name, CHECKS.object(call, "args", at)
         call_id, name, arguments = found
         text = encode_text(arguments)
@@ -218,7 +203,7 @@ class ConversationReader(msgspec.Struct):
         found, shape, at = _usual(part, "functionResponse", "response"), None, f"{path}/functionResponse"
         media: list[JSONObject] = []
         if found is None:
-            result, shape = CHECKS.required(part, "functionResponse", path, OBJECT), RESULT_SHAPE
+            result, shape = CHECKS.required(part, "functionResponse", path, OBJECT), shapes.RESULT_SHAPE
             rename(result)
             name, media = (
                 CHECKS.optional(result, "name", at, STRING) or "",
@@ -252,7 +237,7 @@ class ConversationReader(msgspec.Struct):
         return call_id
 
     def _media(self, part: JSONObject, path: str) -> Media | None:
-        read_settings(part, MEDIA_SHAPE, wrong_type, path)  # checks the types
+        read_settings(part, shapes.MEDIA_SHAPE, wrong_type, path)  # checks the types
         data = part.get("inlineData") or part.get("fileData") or {}
         media_type = data.get("mimeType") or ""
         kind = media_type.partition("/")[0]
@@ -277,10 +262,10 @@ class ConversationReader(msgspec.Struct):
             content,
             media_type or None,
             data.get("displayName") if is_file else None,
-            DETAILS.get(level) if type(level) is str else None,
+            tables.DETAILS.get(level) if type(level) is str else None,
             path=path,
             native=part,
-            shape=MEDIA_SHAPE if is_file else UNNAMED_SHAPE,
+            shape=shapes.MEDIA_SHAPE if is_file else shapes.UNNAMED_SHAPE,
         )
 
 

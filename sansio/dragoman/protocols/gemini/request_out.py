@@ -17,29 +17,19 @@ from dragoman._ir.parameters import (
 )
 from dragoman._ir.request import Param, ReasoningConfig, Request, ResponseFormat
 from dragoman._wire.json import JSON, JSONObject
+from dragoman.protocols.gemini import tables
 from dragoman.protocols.gemini.capabilities import GeminiCapabilities as Capabilities
 from dragoman.protocols.gemini.request_messages_out import ContentsWriter
 from dragoman.protocols.gemini.schemas import openapi_schema
 from dragoman.protocols.gemini.shapes import SETTING_PATHS
 from dragoman.protocols.gemini.signatures import SignedParts
-from dragoman.protocols.gemini.tables import (
-    DYNAMIC_BUDGET,
-    EFFORT_BUDGETS,
-    IMPLIED_INCLUDES,
-    INCLUDE_LOGPROBS,
-    LEAST_BUDGET,
-    LEVELS,
-    LEVELS_OF_ALL,
-    MIME_TYPE_JSON,
-    NO_OP_VALUES,
-    SERVICE_TIER_NAMES,
-)
 from dragoman.protocols.gemini.tools import write_tools
 
 _SETTINGS = "generationConfig"
 _NO_SETTING = "Gemini has no such setting"
 _NAMES: dict[Param, str] = {
-    **{param: path.rpartition("/")[2] for param, path in SETTING_PATHS.items()},
+    # Without labels: they are for bills, and not accepted everywhere.
+    **{param: path.rpartition("/")[2] for param, path in SETTING_PATHS.items() if param != "metadata"},
     "include": "responseLogprobs",
 }
 # The settings at the top of a body.
@@ -106,7 +96,7 @@ def _write_format(
     form: ResponseFormat, config: JSONObject, capabilities: Capabilities, ledger: Ledger
 ) -> None:
     """Put the format of the response into the settings. It is always strict."""
-    config["responseMimeType"] = MIME_TYPE_JSON
+    config["responseMimeType"] = tables.MIME_TYPE_JSON
     if form.schema is None:
         return
     if form.strict is False:
@@ -150,18 +140,18 @@ def _write_thinking(config: ReasoningConfig, capabilities: Capabilities, ledger:
         elif config.budget is not None:
             thinking["thinkingBudget"] = config.budget
         elif config.mode == "adaptive":
-            thinking["thinkingBudget"] = DYNAMIC_BUDGET
+            thinking["thinkingBudget"] = tables.DYNAMIC_BUDGET
         return thinking
     if effort is None and config.budget is not None:
         effort = effort_of_budget(config.budget)
         ledger.altered(config.path, "the token budget was converted to a level: the model has no budgets")
     if effort is None:
         return thinking
-    accepted = [each for each in capabilities.efforts or LEVELS_OF_ALL if each in LEVELS]
+    accepted = [each for each in capabilities.efforts or tables.LEVELS_OF_ALL if each in tables.LEVELS]
     level = fit_effort(effort, accepted)
     if level != effort:
         ledger.altered(at, f"sent as {level}, the nearest level that the model accepts")
-    thinking["thinkingLevel"] = level.upper() if level in LEVELS else level  # that of a later model
+    thinking["thinkingLevel"] = level.upper() if level in tables.LEVELS else level  # that of a later model
     return thinking
 
 
@@ -170,11 +160,11 @@ def _budget(effort: str, capabilities: Capabilities, path: str, ledger: Ledger) 
         if capabilities.can_disable_reasoning:
             return 0
         ledger.altered(path, "sent as the least budget: the model's reasoning cannot be disabled")
-        return LEAST_BUDGET
-    known = effort if effort in EFFORT_BUDGETS else "high"
+        return tables.LEAST_BUDGET
+    known = effort if effort in tables.EFFORT_BUDGETS else "high"
     if known != effort:
         ledger.altered(path, f"an unknown effort was read as {known}")
-    return EFFORT_BUDGETS[known]
+    return tables.EFFORT_BUDGETS[known]
 
 
 # Settings.
@@ -184,9 +174,9 @@ def _include(value: JSON, path: str, ledger: Ledger) -> JSON:
     """Return True if log probabilities are requested. All else is in every response, or nowhere."""
     items = value if type(value) is list else [value]
     for index, item in enumerate(items):
-        if item != INCLUDE_LOGPROBS and str(item) not in IMPLIED_INCLUDES:
+        if item != tables.INCLUDE_LOGPROBS and str(item) not in tables.IMPLIED_INCLUDES:
             ledger.dropped(child(path, index), "Gemini has nothing of the kind to include")
-    return True if INCLUDE_LOGPROBS in items else None
+    return True if tables.INCLUDE_LOGPROBS in items else None
 
 
 def _keep_unless(defaults: tuple[JSON, ...]) -> Converter:
@@ -198,7 +188,7 @@ def _stop(value: JSON, path: str, ledger: Ledger) -> JSON:
 
 
 def _service_tier(value: JSON, path: str, ledger: Ledger) -> JSON:
-    name = SERVICE_TIER_NAMES.get(value) if type(value) is str else None
+    name = tables.SERVICE_TIER_NAMES.get(value) if type(value) is str else None
     if name is None and value != "auto":
         ledger.add(LossCode.DROPPED, path, "Gemini has no such service tier")
     return name
@@ -207,12 +197,9 @@ def _service_tier(value: JSON, path: str, ledger: Ledger) -> JSON:
 CONVERTERS: dict[Param, Converter] = {
     **{
         param: _keep_unless(defaults) if param in _NAMES else drop_unless(defaults, _NO_SETTING)
-        for param, defaults in NO_OP_VALUES.items()
+        for param, defaults in tables.NO_OP_VALUES.items()
     },
-    "metadata": drop_unless(
-        NO_OP_VALUES["metadata"], _NO_SETTING
-    ),  # labels: for bills, not accepted everywhere
-    **refuse_params(NO_OP_VALUES),
+    **refuse_params(tables.NO_OP_VALUES),
     "include": _include,
     "service_tier": _service_tier,
     "stop": _stop,

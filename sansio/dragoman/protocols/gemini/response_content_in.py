@@ -20,23 +20,10 @@ from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.exceptions import unreadable_response
 from dragoman._wire.json import JSON, JSONObject, encode_text, kind_of, read_count, read_number, text_or_none
 from dragoman.codec import ResponseContext
+from dragoman.protocols.gemini import shapes, tables
 from dragoman.protocols.gemini.checks import enum_name, objects
 from dragoman.protocols.gemini.offsets import Offsets
-from dragoman.protocols.gemini.shapes import (
-    ARGUMENT_VALUES,
-    CANDIDATE_SHAPE,
-    PART_SHAPE,
-    WRITTEN_CANDIDATE_SHAPE,
-)
-from dragoman.protocols.gemini.tables import (
-    DATA_MEMBERS,
-    ERROR_FINISH_REASONS,
-    FINISH_REASONS,
-    NAME,
-    SIGNATURE,
-    SIGNED,
-    STOP_REASONS,
-)
+from dragoman.protocols.gemini.tables import DATA_MEMBERS, FINISH_REASONS, NAME, SIGNATURE, SIGNED
 
 # The server puts this before names in its own texts, and sometimes in calls.
 _NAME_PREFIX = "default_api:"
@@ -96,7 +83,7 @@ class PartialArguments(msgspec.Struct):
                 raise unreadable_response("a piece of a function call's arguments has no place")
             value = piece.get("stringValue")
             if type(value) is not str:
-                found = [piece[name] for name in ARGUMENT_VALUES if name in piece]
+                found = [piece[name] for name in shapes.ARGUMENT_VALUES if name in piece]
                 self._put(path, None if "nullValue" in piece or not found else read_number(found[0]))
                 continue
             if path != self._path:
@@ -179,9 +166,9 @@ class CandidateReader(msgspec.Struct):
         """Note what nothing else reads, and keep what waits for the end."""
         kept = dict.fromkeys(_METADATA)
         if self._blocks.same_protocol:
-            kept |= extra_members(candidate, WRITTEN_CANDIDATE_SHAPE) or {}
+            kept |= extra_members(candidate, shapes.WRITTEN_CANDIDATE_SHAPE) or {}
         noted = {name: value for name, value in candidate.items() if name not in kept}
-        note_unread(noted, CANDIDATE_SHAPE, self._path, self._ledger)
+        note_unread(noted, shapes.CANDIDATE_SHAPE, self._path, self._ledger)
         for name in kept:
             value = candidate.get(name)
             if name not in _METADATA or (type(value) is dict and value):
@@ -205,7 +192,9 @@ class CandidateReader(msgspec.Struct):
                 self._written = True
                 out.append(events.Opaque(NAME, kind or next(iter(part)), part, path, self.index))
             return
-        note_unread(part, PART_SHAPE, self._path, self._ledger, ("content", "parts", max(self._parts, 0)))
+        note_unread(
+            part, shapes.PART_SHAPE, self._path, self._ledger, ("content", "parts", max(self._parts, 0))
+        )
 
     # --- text and thoughts --------------------------------------------------------------------------------
 
@@ -337,10 +326,10 @@ class CandidateReader(msgspec.Struct):
     def end(self, out: list[Event]) -> bool:
         """End the candidate. Return False if that is the failure of the response."""
         native = self.finish_reason or ""
-        reason = STOP_REASONS.get(native)
+        reason = tables.STOP_REASONS.get(native)
         declared = self._called and self._called <= self._blocks.context.undo.declared
         if (
-            native in ERROR_FINISH_REASONS
+            native in tables.ERROR_FINISH_REASONS
             or (reason is StopReason.TOOL_USE and not declared)
             or (reason is None and not self._written)
         ):
@@ -357,9 +346,7 @@ class CandidateReader(msgspec.Struct):
         self._finish_text(out)
         self._end_block(out, complete=not cut)
         explanation = self._message if reason is StopReason.CONTENT_FILTER else None
-        if self._message and explanation is None and self._blocks.same_protocol:
-            self._members["finishMessage"] = self._message
-        elif self._message not in (None, "", _CALL_MESSAGE) and explanation is None:
+        if self._message not in (explanation, _CALL_MESSAGE) and not self._blocks.same_protocol:
             self._ledger.dropped(
                 f"{self._path}/finishMessage",
                 "other protocols have a text about the end only where a filter ended it",

@@ -90,6 +90,7 @@ class CandidateWriter(msgspec.Struct):
     _texts: bool = False  # text has come since
     _sources: Sources = msgspec.field(default_factory=Sources)
     _malformed: str | None = None  # arguments that are no object
+    logprobs: list[JSON] = []  # that are not written yet
 
     def take(self) -> list[JSONObject]:
         """Return the parts that are not written yet."""
@@ -120,8 +121,10 @@ class CandidateWriter(msgspec.Struct):
         else:
             self._refused = self._refused or block.kind is BlockKind.REFUSAL
             text = "\n\n".join(part.text for part in block.reasoning) or block.text
-            if text and not streamed:
-                self.text(text, thought=block.kind is BlockKind.REASONING)
+            if not streamed:
+                self.logprobs += block.logprobs
+                if text:
+                    self.text(text, thought=block.kind is BlockKind.REASONING)
             if block.signature is not None:
                 self._sign(block.signature)
             if block.annotations:
@@ -219,14 +222,14 @@ class ResponseWriter:
         """Return the members that every chunk has."""
         return {"modelVersion": self._context.model, "responseId": self._context.response_id("", response_id)}
 
-    def end(self, response: AssembledResponse, logprobs: dict[int, list[JSON]]) -> JSONObject:
+    def end(self, response: AssembledResponse) -> JSONObject:
         """Return the response with the parts that are not written yet, and all ends."""
         candidates: list[JSONObject] = []
         for stopped in sorted(response.stops, key=lambda stopped: stopped.choice):
             candidate = self.candidate(stopped.choice)
             end = candidate.end(stopped)
-            if stopped.choice in logprobs:
-                end["logprobsResult"] = _logprobs(logprobs[stopped.choice], self._ledger)
+            if candidate.logprobs:
+                end["logprobsResult"] = _logprobs(candidate.logprobs, self._ledger)
             # The vendor's newer models end with a part without text as well (recorded in 2026).
             candidates.append({**_candidate(stopped.choice, candidate.take() or [{"text": ""}]), **end})
         usage = Usage(service_tier=response.started.service_tier).updated(response.usage)
@@ -255,13 +258,11 @@ class GeminiWriter(ResponseWriter):
 
     def send(self, event: Event) -> bytes:
         """Return the frames of one event."""
-        kind = type(event)
-        if kind is events.TextDelta or kind is events.ReasoningDelta:
-            self._fold.send(event)
-            return self._text(event)  # type: ignore[arg-type]
+        self._fold.send(event)
+        if type(event) is events.TextDelta or type(event) is events.ReasoningDelta:
+            return self._text(event)
         if isinstance(event, events.Failed):
             return error_frames(event.error, self._context)
-        self._fold.send(event)
         if isinstance(event, events.BlockEnded):
             block = self._fold.finished(event.block)
             self.add(block, streamed=True)
@@ -270,7 +271,7 @@ class GeminiWriter(ResponseWriter):
             self.add(event)
             return self._chunk(getattr(event, "choice", 0))
         if isinstance(event, events.Ended):
-            return _frame(encode(self.end(self._fold.response(), {})))
+            return _frame(encode(self.end(self._fold.response())))
         if isinstance(event, events.BlockStarted):
             self._block, self._is_new, self._part, self._around = event, True, 0, []
         elif isinstance(event, events.Logprobs):
@@ -327,12 +328,9 @@ class GeminiWriter(ResponseWriter):
 def write_whole(response: AssembledResponse, context: ResponseContext, ledger: Ledger) -> JSONObject:
     """Return the whole response."""
     writer = ResponseWriter(context, ledger)
-    logprobs: dict[int, list[JSON]] = {}
     for block in response.blocks:
         writer.add(block)
-        if isinstance(block, AssembledBlock) and block.logprobs:
-            logprobs.setdefault(block.choice, []).extend(block.logprobs)
-    return writer.end(response, logprobs)
+    return writer.end(response)
 
 
 def _candidate(index: int, parts: list[JSONObject]) -> JSONObject:

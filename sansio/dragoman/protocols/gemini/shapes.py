@@ -159,7 +159,7 @@ RESPONSE_SHAPE: dict[str, Shape] = {
     "promptFeedback": {"blockReason": None, "blockReasonMessage": None, "safetyRatings": _NO_FIELD},
     "modelStatus": _NO_FIELD,
 }
-WRITTEN_CANDIDATE_SHAPE: dict[str, Shape] = members("index content finishReason finishMessage logprobsResult")
+WRITTEN_CANDIDATE_SHAPE: dict[str, Shape] = members("index content finishReason logprobsResult")
 # 1: as a number, see `checks.enum_name`. So is that of text below.
 _MEANINGLESS: frozenset[str | int] = frozenset({"NEGLIGIBLE", "HARM_SEVERITY_NEGLIGIBLE", 1})
 _TOKENS: Shape = [{"token": None, "tokenId": None, "logProbability": None}]
@@ -168,7 +168,7 @@ CANDIDATE_SHAPE: dict[str, Shape] = {
     "content": {"role": None, "parts": None},
     "logprobsResult": {"chosenCandidates": _TOKENS, "topCandidates": [{"candidates": _TOKENS}]},
     # The average follows from the log probabilities. The last three are kept whole.
-    **members("avgLogprobs tokenCount citationMetadata groundingMetadata urlContextMetadata"),
+    **members("finishMessage avgLogprobs tokenCount citationMetadata groundingMetadata urlContextMetadata"),
     "safetyRatings": [
         {
             "category": None,
