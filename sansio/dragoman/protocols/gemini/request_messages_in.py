@@ -118,10 +118,9 @@ class ConversationReader(msgspec.Struct):
     def _part(self, part: JSONObject, path: str) -> Sequence[Part]:
         """Return the parts for one: reasoning that its signature carries, and the part itself."""
         kind, signature = next(iter(part), None), part.get(SIGNATURE)
-        if len(part) > 1 + (SIGNATURE in part) or kind not in _READERS or part[kind] is None:
-            if not part.keys() <= _PLAIN_PART:
-                rename(part)
-                signature = part.get(SIGNATURE)
+        if len(part) > 1 + (SIGNATURE in part) or kind not in _PLAIN or part[kind] is None:
+            rename(part)
+            signature = part.get(SIGNATURE)
             kind = next((name for name in DATA_MEMBERS if part.get(name) is not None), None)
         signed = self._signatures(part, kind, path) if signature or self._thoughts else ()
         if kind is None:
@@ -269,8 +268,8 @@ class ConversationReader(msgspec.Struct):
         )
 
 
-# Members of a part that need no names, or get them from their readers.
-_PLAIN_PART = frozenset(("text", "functionCall", "functionResponse", SIGNATURE))
+# What has no names in it, or gets them from its reader.
+_PLAIN = frozenset(("text", "functionCall", "functionResponse"))
 
 # Where the vendor's API has the files that clients have uploaded.
 _FILES = "https://generativelanguage.googleapis.com/"
