@@ -13,6 +13,7 @@ from typing import TypeAlias, get_args
 
 import msgspec
 
+from dragoman._ir.losses import Ledger
 from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSON, JSONObject
 
@@ -215,6 +216,14 @@ class Annotation(msgspec.Struct, frozen=True, gc=False):
     start: int | None = None
     end: int | None = None
     path: str = ""
+
+    def cited_url(self, path: str, ledger: Ledger) -> str | None:
+        """Return the web page that another protocol's annotation cites, None if it cites none. Losses are recorded."""
+        if self.url is None:
+            ledger.dropped(path, "only citations of web pages have a counterpart")
+        elif self.has_unmapped_fields():
+            ledger.altered(path, "only the source and span of the citation were kept")
+        return self.url
 
     def has_unmapped_fields(self) -> bool:
         """True if `native` has values besides the source and the span."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dragoman._ir.events import Annotation
-from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Citation
 from dragoman._wire.json import JSON, JSONObject, text_or_none
 
@@ -41,12 +39,3 @@ def write_url_citation(
         "start_index": start or 0,
         "end_index": length if end is None else end,
     }
-
-
-def cited_url(event: Annotation, path: str, ledger: Ledger) -> str | None:
-    """Return the web page that another protocol's annotation cites, None if it cites none. Losses are recorded."""
-    if event.url is None:
-        ledger.dropped(path, "only citations of web pages have a counterpart")
-    elif event.has_unmapped_fields():
-        ledger.altered(path, "only the source and span of the citation were kept")
-    return event.url

@@ -165,12 +165,9 @@ class CandidateWriter(msgspec.Struct):
         offsets = Offsets(block.text)
         for annotation in block.annotations:
             path = annotation.path or f"{block.path or f'/candidates/{self._index}'}/annotations"
-            if annotation.url is None:
-                self._ledger.dropped(path, "only citations of web pages have a counterpart")
-                continue
-            if annotation.has_unmapped_fields():
-                self._ledger.altered(path, "only the source and span of the citation were kept")
-            self._sources.cite(annotation.url, annotation, block.text, offsets, max(self._number - 1, 0))
+            url = annotation.cited_url(path, self._ledger)
+            if url is not None:
+                self._sources.cite(url, annotation, block.text, offsets, max(self._number - 1, 0))
 
     def end(self, stopped: events.Stopped) -> JSONObject:
         """Return the members of the candidate besides its parts. Adds the last parts."""

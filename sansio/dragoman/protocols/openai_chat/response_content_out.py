@@ -13,7 +13,7 @@ from dragoman._ir.events import BlockKind, Signature, StopReason, ToolHead, Tool
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import ResponseContext
-from dragoman.protocols._openai.citations import cited_url, write_url_citation
+from dragoman.protocols._openai.citations import write_url_citation
 from dragoman.protocols.openai_chat.reasoning import Position, position_id
 from dragoman.protocols.openai_chat.tables import (
     LOSSY_STOP_REASONS,
@@ -76,7 +76,7 @@ class WrittenChoice(msgspec.Struct):
                 self.annotations.append(native)
                 continue
             path = event.path or f"/choices/{self._index}/message/annotations"
-            url = event.url if event.origin == NAME else cited_url(event, path, self._ledger)
+            url = event.url if event.origin == NAME else event.cited_url(path, self._ledger)
             if url is None:
                 continue
             cited = write_url_citation(url, event.title, event.start, event.end, size)

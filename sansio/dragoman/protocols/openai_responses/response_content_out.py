@@ -19,7 +19,7 @@ from dragoman._ir.wrapped_signatures import wrap_summary
 from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSON, JSONObject, objects_in, text_or_none
 from dragoman.codec import NOT_REPEATED, ResponseContext
-from dragoman.protocols._openai.citations import cited_url, write_url_citation
+from dragoman.protocols._openai.citations import write_url_citation
 from dragoman.protocols._openai.settings import fit_tier
 from dragoman.protocols.openai_responses.client_tools import CLIENT_TOOLS, parse_call_arguments
 from dragoman.protocols.openai_responses.errors import response_error
@@ -178,7 +178,7 @@ def write_citation(event: events.Annotation, length: int, ledger: Ledger) -> JSO
     if event.origin == NAME:
         native: JSONObject = event.native
         return native
-    url = cited_url(event, event.path or f"/annotations/{event.block}", ledger)
+    url = event.cited_url(event.path or f"/annotations/{event.block}", ledger)
     if url is None:
         return None
     return {
