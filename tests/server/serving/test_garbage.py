@@ -49,6 +49,7 @@ from dragoman_server.serving.sockets import bind
 from dragoman_server.settings import Settings
 from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import Secret
+from dragoman_server.streams.trio_stream import _timers
 
 REQUESTS = 5
 KEY = "drk_garbage"
@@ -379,6 +380,8 @@ class Server:
     def __init__(self, worker: _Worker, backend: str) -> None:
         self._worker = worker
         self._backend = backend
+        if backend == "trio":
+            _timers()  # whose task begins with the first wait that has a deadline
         self.idle = self.tasks()
 
     def tasks(self) -> int:

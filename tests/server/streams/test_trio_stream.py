@@ -4,7 +4,7 @@ What both event loops' streams have in common is tested through the transport (t
 """
 
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import trio.testing
 from http_certificate import make_certificate
 
 from dragoman_server.streams.connect import _connect
-from dragoman_server.streams.trio_stream import TrioStream
+from dragoman_server.streams.trio_stream import TrioStream, _Timers
 
 pytestmark = pytest.mark.trio
 
@@ -23,7 +23,7 @@ MEGABYTES = b"x" * 8_000_000
 
 
 @pytest.fixture
-def pair() -> Iterator[tuple[TrioStream, socket.socket]]:
+async def pair() -> AsyncIterator[tuple[TrioStream, socket.socket]]:
     """A stream and the socket of its peer, neither of which blocks."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -43,6 +43,49 @@ async def test_silence_lasts_until_the_timeout(pair: Pair, autojump_clock: trio.
     peer.send(b"late")
     assert await stream.receive(30) == b"late", "the stream can still be read"
     assert trio.current_time() == 30
+
+
+async def test_each_wait_has_its_own_deadline(
+    pair: Pair, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    stream, peer = pair
+
+    async def send() -> None:
+        for _ in range(3):
+            await trio.sleep(20)
+            peer.send(b"x")
+
+    nursery.start_soon(send)
+    assert await stream.receive(30) == b"x"
+    taken: list[float] = []
+    with pytest.raises(TimeoutError):
+        await stream.receive_each(lambda data: not taken.append(trio.current_time()), 30)
+    assert (taken, trio.current_time()) == ([40, 60], 90)
+    with pytest.raises(TimeoutError):
+        await stream.receive(5)
+    assert trio.current_time() == 95, "an earlier deadline than any before"
+
+
+async def test_a_reader_that_is_late_leaves_the_writer_alone(
+    pair: Pair, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    stream, peer = pair
+    nursery.start_soon(stream.send_all, MEGABYTES, None)
+    with pytest.raises(TimeoutError):
+        await stream.receive(5)
+    got = 0
+    while got < len(MEGABYTES):
+        await trio.sleep(1)
+        got += len(peer.recv(1_000_000))
+
+
+async def test_timers_do_not_keep_streams_that_are_gone(pair: Pair) -> None:
+    timers, (stream, peer) = _Timers(), pair
+    timers.set(30, stream)
+    for _ in range(10_000):
+        timers.set(600, TrioStream(peer))
+    assert len(timers._heap) < 200
+    assert timers._heap[0][2]() is stream
 
 
 async def test_a_cancelled_wait_reads_nothing(pair: Pair, nursery: trio.Nursery) -> None:
