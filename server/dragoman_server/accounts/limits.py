@@ -131,6 +131,7 @@ class ClientLimits:
         self._alerts = alerts
         self._settings = settings
         self._prices = Prices(settings.prices, settings.upstreams)
+        self._has_prices = bool(self._prices)
         self._store = store
         self._clock = clock
         self._store_failed = False
@@ -307,8 +308,8 @@ class ClientLimits:
 
     def needs_usage(self, key: ClientKey | None) -> bool:
         """True if the usage of a request with this key is needed."""
-        if self._prices or key is None:
-            return bool(self._prices)
+        if self._has_prices or key is None:
+            return self._has_prices
         return any(each.tokens_per_minute is not None for each in key.holders)
 
     def cost(

@@ -72,15 +72,15 @@ class ResponseChannel(Protocol):
     started: bool
     broken: bool
 
-    async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None: ...
+    def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> Awaitable[None]: ...
 
-    async def write(self, data: bytes) -> None: ...
+    def write(self, data: bytes) -> Awaitable[None]: ...
 
     @property
     def write_now(self) -> WriteNow:
         """Returns a function for the pieces behind the first one. Ask when that is written."""
 
-    async def end(self, data: bytes) -> None:
+    def end(self, data: bytes) -> Awaitable[None]:
         """Write the last piece, or the whole body."""
 
 
@@ -96,12 +96,12 @@ class HttpChannel:
         self._send = send
         self._write_now: WriteNow | None = scope.get("extensions", {}).get(NOW, {}).get("write")
 
-    async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+    def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> Awaitable[None]:
         self.started = True
-        await self._pass_on({"type": "http.response.start", "status": status, "headers": headers})
+        return self._pass_on({"type": "http.response.start", "status": status, "headers": headers})
 
-    async def write(self, data: bytes) -> None:
-        await self._pass_on({"type": "http.response.body", "body": data, "more_body": True})
+    def write(self, data: bytes) -> Awaitable[None]:
+        return self._pass_on({"type": "http.response.body", "body": data, "more_body": True})
 
     @property
     def write_now(self) -> WriteNow:
@@ -118,8 +118,8 @@ class HttpChannel:
             self.watch(data)
         return True
 
-    async def end(self, data: bytes) -> None:
-        await self._pass_on({"type": "http.response.body", "body": data, "more_body": False})
+    def end(self, data: bytes) -> Awaitable[None]:
+        return self._pass_on({"type": "http.response.body", "body": data, "more_body": False})
 
     async def _pass_on(self, message: Message) -> None:
         if self.meter is not None:

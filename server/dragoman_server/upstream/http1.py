@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import repeat
 
 import h11
 import msgspec
@@ -192,23 +193,22 @@ def _read_plain(method: str, data: bytes) -> ResponseHead | None:
     if match is None:
         return None
     lines = match[2].decode("latin-1").split("\r\n")[:-1]
-    headers = [
-        (name.lower(), value.strip("\t ")) for name, _, value in [line.partition(":") for line in lines]
-    ]
-    fields = dict(headers)
-    if len(fields) < len(headers):
+    fields = map(str.partition, lines, repeat(":"))
+    headers = [(name.lower(), value.strip("\t ")) for name, _, value in fields]
+    named = dict(headers)
+    if len(named) < len(headers):
         names = [name for name, _ in headers]
         if any(names.count(name) > 1 for name in _RESPONSE_FRAMING):
             return None
-    connection, length = fields.get("connection", "").lower(), fields.get("content-length", "0")
+    connection, length = named.get("connection", "").lower(), named.get("content-length", "0")
     if (
         connection not in ("", "keep-alive", "close")
         or not (length.isdecimal() and len(length) <= _MAX_LENGTH_DIGITS)
-        or fields.get("transfer-encoding", "chunked") != "chunked"
+        or named.get("transfer-encoding", "chunked") != "chunked"
     ):
         return None
     status = int(match[1])
-    body = _body_decoder(method, status, fields)
+    body = _body_decoder(method, status, named)
     keep_alive = connection != "close" and type(body) is not UntilCloseBody
     return ResponseHead(status, headers, keep_alive, body, data[match.end() :])
 

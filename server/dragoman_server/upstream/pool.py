@@ -60,16 +60,38 @@ class ConnectionLease:
 
     def reuse(self) -> ByteStream | None:
         """Return the youngest usable idle connection to the origin, if there is one."""
-        self.stream = self._pool._take_idle(self._origin)
-        return self.stream
+        pool = self._pool
+        if pool._idle:
+            pool._drop_expired(pool.time())
+        streams = pool._idle_of.get(self._origin)
+        while streams:
+            stream = streams.pop()
+            del pool._idle[stream]
+            if stream.is_reusable():
+                self.stream = stream
+                return stream
+            stream.abort()
+        if pool.busy + len(pool._idle) > pool._limits.connections:
+            pool._drop_oldest()
+        return None
 
     def release(self, *, keep: bool) -> None:
         """Return the slot to the pool. keep: the connection becomes idle, else it is closed. Later calls do nothing."""
-        if not self.released:
-            self.released = True
-            stream, self.stream = self.stream, None
-            keep = keep and self._drops == self._pool.drops[self._origin]
-            self._pool._give_back(self._origin, stream, keep=keep)
+        if self.released:
+            return
+        self.released = True
+        pool, stream, self.stream = self._pool, self.stream, None
+        if stream is not None:
+            if keep and not pool._closed and self._drops == pool.drops[self._origin]:
+                pool._idle[stream] = _Idle(self._origin, pool.time() + pool._limits.idle_s)
+                pool._idle_of[self._origin].append(stream)
+                pool._idle_changes.note()
+            else:
+                stream.abort()
+        if len(pool._idle) > pool._limits.idle_connections:
+            pool._drop_oldest()
+        pool.busy -= 1
+        pool._slots.release()
 
 
 class ConnectionPool:
@@ -130,33 +152,6 @@ class ConnectionPool:
         """Close all idle connections to other origins."""
         for origin in [origin for origin in self._idle_of if origin not in origins]:
             self.drop_idle(origin)
-
-    def _take_idle(self, origin: Origin) -> ByteStream | None:
-        if self._idle:
-            self._drop_expired(self.time())
-        streams = self._idle_of.get(origin)
-        while streams:
-            stream = streams.pop()
-            del self._idle[stream]
-            if stream.is_reusable():
-                return stream
-            stream.abort()
-        if self.busy + len(self._idle) > self._limits.connections:
-            self._drop_oldest()
-        return None
-
-    def _give_back(self, origin: Origin, stream: ByteStream | None, *, keep: bool) -> None:
-        if stream is not None:
-            if keep and not self._closed:
-                self._idle[stream] = _Idle(origin, self.time() + self._limits.idle_s)
-                self._idle_of[origin].append(stream)
-                self._idle_changes.note()
-            else:
-                stream.abort()
-        if len(self._idle) > self._limits.idle_connections:
-            self._drop_oldest()
-        self.busy -= 1
-        self._slots.release()
 
     def _drop_expired(self, now: float) -> None:
         while self._idle and next(iter(self._idle.values())).expires_at <= now:

@@ -86,6 +86,7 @@ class UsageRecorder(BackgroundTaskGroup):
             counts = UsageCounts()
             if len(self._counted) < MAX_WAITING:
                 self._counted[labels] = counts
+                self._changes.note()
         counts.requests += 1
         if record.outcome in ERROR_OUTCOMES:
             counts.errors += 1
@@ -102,7 +103,6 @@ class UsageRecorder(BackgroundTaskGroup):
         if first is not None and record.outcome == "completed":
             counts.first_byte[bisect_left(FIRST_BYTE_BOUNDS, first)] += 1
         self._last_used[key] = now
-        self._changes.note()
 
     def _accepted(self, record: RequestRecord, hour: int) -> str:
         """Return the name of a model that is not known, if the upstream has accepted it and there are not too many."""
