@@ -34,7 +34,6 @@ from dragoman_server.wire.headers import (
     HeaderList,
     client_response_headers,
     request_id_headers,
-    request_id_of,
 )
 
 if TYPE_CHECKING:
@@ -240,12 +239,10 @@ class Attempt:
     def _record_head(self, response: UpstreamResponseLike) -> None:
         self.status = response.status
         self.raw_headers = response.headers
-        scrub, request_id = self.plan.scrub, request_id_of(response.headers)
-        visible = client_response_headers(response.headers, self.plan.destination.upstream)
-        self.headers = [
-            *[(name, scrub(value)) for name, value in visible],
-            *request_id_headers(self.plan.id, None if request_id is None else scrub(request_id)),
-        ]
+        plan = self.plan
+        self.headers = client_response_headers(
+            response.headers, plan.destination.upstream, plan.id, plan.scrub
+        )
 
     async def _begin(self, response: UpstreamResponseLike) -> bytes | AttemptFailure:
         """Return the first bytes of a success response, else the failure."""

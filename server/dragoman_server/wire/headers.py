@@ -129,14 +129,24 @@ def media_type(headers: Iterable[tuple[str, str]]) -> str:
 
 
 def client_response_headers(
-    upstream_headers: Iterable[tuple[str, str]], protocol: UpstreamSpec
+    upstream_headers: Iterable[tuple[str, str]],
+    protocol: UpstreamSpec,
+    gateway_id: str,
+    scrub: Callable[[str], str] = str,
 ) -> HeaderList:
-    """Return the headers of an upstream's response that the client may see, without the request id.
+    """Return the headers of an upstream's response that the client may see, with the ids of the request.
 
-    protocol: the upstream's.
+    protocol: the upstream's. gateway_id: see request_id_headers(). scrub: removes secrets from a value.
     """
     visible, prefixes = _visible(protocol.response_headers, protocol.rate_limit_headers)
-    return [(name, value) for name, value in upstream_headers if name in visible or name.startswith(prefixes)]
+    headers: HeaderList = []
+    upstream_id = None
+    for name, value in upstream_headers:
+        if name in visible or name.startswith(prefixes):
+            headers.append((name, scrub(value)))
+        elif name in REQUEST_ID_HEADERS and upstream_id is None:
+            upstream_id = scrub(value)
+    return headers + request_id_headers(gateway_id, upstream_id)
 
 
 def retry_headers(wait: float) -> HeaderList:
@@ -179,18 +189,10 @@ def _moment(now: float, until: float) -> str:
 _RESETS: Mapping[str, Callable[[float, float], str]] = {"duration": _duration, "time": _moment}
 
 
-def request_id_of(upstream_headers: Iterable[tuple[str, str]]) -> str | None:
-    """Return the upstream's id of a request, None if its response has none."""
-    for name, value in upstream_headers:
-        if name in REQUEST_ID_HEADERS:
-            return value
-    return None
-
-
 def request_id_headers(gateway_id: str, upstream_id: str | None = None) -> HeaderList:
     """Return the id to quote to support, under both vendors' names: the upstream's, else ours; and always ours.
 
-    gateway_id: the gateway's id of the request. upstream_id: see request_id_of().
+    gateway_id: the gateway's id of the request. upstream_id: None if the upstream has sent none.
     """
     request_id = gateway_id if upstream_id is None else upstream_id
     first, second = REQUEST_ID_HEADERS
