@@ -145,7 +145,7 @@ class Attempts:
     def next(self, health: Mapping[str, Health], now: float, random: float = 0.0) -> AttemptStep:
         """Return what to do. health: by account id, a missing one is unused. random: 0 <= random < 1."""
         if self.state is not AttemptState.CHOOSING:
-            self._expect(AttemptState.CHOOSING)
+            raise self._wrong_state(AttemptState.CHOOSING)
         if not self._final and self.made < self._max_attempts:
             step = self._offer(health, now, random) or self._wait(health, now)
             if step is not None:
@@ -157,7 +157,8 @@ class Attempts:
 
     def hedge(self, health: Mapping[str, Health], now: float, random: float = 0.0) -> Offer | None:
         """Return an attempt parallel to the running one, None if there is no account for it. Arguments: see next()."""
-        self._expect(AttemptState.TRYING)
+        if self.state is not AttemptState.TRYING:
+            raise self._wrong_state(AttemptState.TRYING)
         return self._offer(health, now, random) if self.made < self._max_attempts else None
 
     def unusable(self, health: Mapping[str, Health], now: float) -> dict[str, str]:
@@ -242,20 +243,19 @@ class Attempts:
         if self.state is AttemptState.TRYING or self._final:
             self.state = AttemptState.TRYING if self._running else AttemptState.CHOOSING
 
-    def _expect(self, state: AttemptState) -> None:
-        if self.state is not state:
-            raise LocalProtocolError(f"the attempts are {self.state.value}, not {state.value}")
+    def _wrong_state(self, state: AttemptState) -> LocalProtocolError:
+        return LocalProtocolError(f"the attempts are {self.state.value}, not {state.value}")
 
     def _expect_running(self) -> None:
         if self.state is AttemptState.TRYING:
             return
         if not (self.state is AttemptState.OFFERED and self._running):
-            self._expect(AttemptState.TRYING)
+            raise self._wrong_state(AttemptState.TRYING)
 
     def _take_offer(self) -> Offer:
         """Return the open offer, because it is accepted or declined now."""
-        self._expect(AttemptState.OFFERED)
-        assert self._offered is not None
+        if self.state is not AttemptState.OFFERED or self._offered is None:
+            raise self._wrong_state(AttemptState.OFFERED)
         return self._offered
 
     def _offer(self, health: Mapping[str, Health], now: float, random: float) -> Offer | None:
@@ -273,7 +273,10 @@ class Attempts:
                     if self._full.get((number, account.id), 0.0) <= now
                 ]
             if usable:
-                self._offered = Offer(number, tuple(order(usable, health, upstream.selection, random)))
+                ids = (
+                    [usable[0].id] if len(usable) == 1 else order(usable, health, upstream.selection, random)
+                )
+                self._offered = Offer(number, tuple(ids))
                 self.state = AttemptState.OFFERED
                 return self._offered
         return None
@@ -309,8 +312,6 @@ def order(
     accounts: Sequence[Account], health: Mapping[str, Health], selection: Selection, random: float
 ) -> list[str]:
     """Return the accounts' ids, best first. Ties stay in the order of the list."""
-    if len(accounts) == 1:
-        return [accounts[0].id]
     states = _states(accounts, health)
     uses: list[float] | list[tuple[float, float]] = [state.last_used for state in states]
     if selection is Selection.MOST_REMAINING:
