@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 import anyio
+from msgspec.structs import replace
 
 from dragoman.codec import UpstreamSpec
 from dragoman_server.capabilities.cloud_apis import cloud_api_of, host_name, region_at
@@ -133,7 +134,7 @@ class Credential:
             headers = found.sign(call.method, call.url, call.headers, call.held, service, region, now)
         except Exception as error:  # each library has its own
             raise self._library.failure(error) from None
-        return call._replace(headers=headers)
+        return replace(call, headers=headers)
 
 
 @lru_cache(maxsize=256)
@@ -170,7 +171,7 @@ async def authorize_cloud_call(
     if CREDENTIAL_LIBRARIES[api.extra].signs:
         return await credential.sign(call, api.scope, _region(upstream), now)
     found = await credential.get(now)
-    return call._replace(headers=[*call.headers, *found.headers])
+    return replace(call, headers=[*call.headers, *found.headers])
 
 
 def renew(upstream: UpstreamSettings, account: AccountSettings, since: float) -> bool:

@@ -1,5 +1,7 @@
 """Fit calls to the APIs of clouds, as the table `CLOUD_APIS` says."""
 
+from msgspec.structs import replace
+
 from dragoman import RemoteProtocolError, RequestHead, peek
 from dragoman.codec import MODEL_IN_PATH, fill_path
 from dragoman.jsontext import encode
@@ -47,10 +49,10 @@ def fit_cloud_call(call: UpstreamCall, upstream: UpstreamSettings) -> UpstreamCa
         # Clients mark betas there, and these services have no such parameter (anthropic 2.12.0, lib/vertex).
         mark = query = ""
     joint = "&" if mark and "?" in path else mark
-    call = call._replace(url=f"{_base(upstream, api)}{path}{joint}{query}")
+    call = replace(call, url=f"{_base(upstream, api)}{path}{joint}{query}")
     if route.event_stream and head.stream:
         headers = [(name, EVENT_STREAM if name == "accept" else value) for name, value in call.headers]
-        call = call._replace(headers=[*headers, _IN_CHUNKS], framing=BEDROCK_STREAM)
+        call = replace(call, headers=[*headers, _IN_CHUNKS], framing=BEDROCK_STREAM)
     return call if route.body is None else _with_body(call, route, route.body, head)
 
 
@@ -72,4 +74,4 @@ def _with_body(call: UpstreamCall, route: Route, changes: BodyChanges, head: Req
         if (value := headers.pop(header, None)) is not None:
             members[member] = value.split(",") if header == BETAS else value
     content = count_tokens_body(members) if route.counts_in else encode(members)
-    return call._replace(headers=list(headers.items()), content=content)
+    return replace(call, headers=list(headers.items()), content=content)

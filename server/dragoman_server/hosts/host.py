@@ -1,9 +1,10 @@
 """What a host is: a call, and the two functions that change it."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from dragoman.codec import SSE, Framing, UpstreamSpec
 from dragoman_server.capabilities.cloud_apis import cloud_api_of
@@ -24,7 +25,7 @@ class StreamedContent(Protocol):
         """Return the next bytes; b"" at the end. Raises an UpstreamError if there is none."""
 
 
-class UpstreamCall(NamedTuple):
+class UpstreamCall(msgspec.Struct, frozen=True):
     """One HTTP request to an upstream. The way there, its timeouts and its proxy, are no part of it.
 
     Attributes:
@@ -63,7 +64,7 @@ async def add_key(
         return call
     api = cloud_api_of(upstream)
     headers = with_key(call.headers, upstream, protocol, account.api_key, api.key_headers if api else ())
-    return call._replace(headers=headers)
+    return replace(call, headers=headers)
 
 
 class HostError(Exception):

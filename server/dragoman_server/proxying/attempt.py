@@ -233,7 +233,7 @@ class Attempt:
     def _open(self) -> Awaitable[AbstractAsyncContextManager[UpstreamResponseLike]]:
         call, to = self.plan.call, self.plan.destination
         if self.trace is not None:
-            call = call._replace(headers=[*call.headers, *self.trace.headers])
+            call = replace(call, headers=[*call.headers, *self.trace.headers])
         return account_request(self._sender, to.settings, to.upstream, self.account.settings, call)
 
     def _record_head(self, response: UpstreamResponseLike) -> None:

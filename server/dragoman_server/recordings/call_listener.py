@@ -50,7 +50,7 @@ class SenderWithListener(msgspec.Struct, frozen=True):
         """Send a call, see UpstreamSender."""
         listener = self.listen(call)
         if call.content is not None and not isinstance(call.content, bytes):
-            call = call._replace(content=_Content(listener, call.content))
+            call = msgspec.structs.replace(call, content=_Content(listener, call.content))
         try:
             async with self.sender.open(call, timeouts=timeouts, proxy=proxy) as response:
                 listener.head(response.status, response.headers)

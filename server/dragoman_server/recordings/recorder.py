@@ -155,7 +155,7 @@ class Tape:
             self.now(),
             to,
             account,
-            call._replace(content=self.keep(call.held) if keeps else b""),
+            msgspec.structs.replace(call, content=self.keep(call.held) if keeps else b""),
         )
         if not keeps:
             attempt.sent(call.held)

@@ -11,6 +11,7 @@ from core.toy_protocol import stream_of, toy
 from failures.responses import Text, frames
 from failures.responses import stream as stream_of_upstream
 from gateway.fakes import call
+from msgspec import structs
 from translation import client_request
 from transport_requests import Pieces
 from virtual_time import REAL_BACKENDS
@@ -118,7 +119,7 @@ async def test_all_clients_read_a_server_with_the_framing_of_its_spec(size: int)
 async def test_a_host_may_frame_a_protocol_in_its_own_way(
     protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(HOSTS, "toy", Host(lambda call, upstream: call._replace(framing=LENGTHS)))
+    monkeypatch.setitem(HOSTS, "toy", Host(lambda call, upstream: structs.replace(call, framing=LENGTHS)))
     stream = b"".join(frames(stream_of_upstream(protocol, Text("Hello"))))
     for size in (1, 10_000):
         got = await responses(protocol, in_lengths(stream), size, host="toy")
@@ -132,7 +133,7 @@ def recordings(folder: Path) -> list[Recording]:
 @pytest.mark.backends(*REAL_BACKENDS)  # a thread writes the files
 async def test_what_is_recorded_are_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So texts can be found in it, and it can be replayed without the framing."""
-    monkeypatch.setitem(HOSTS, "toy", Host(lambda call, upstream: call._replace(framing=LENGTHS)))
+    monkeypatch.setitem(HOSTS, "toy", Host(lambda call, upstream: structs.replace(call, framing=LENGTHS)))
     stream = b"".join(frames(stream_of_upstream("openai_chat", Text("Hello"))))
     await responses("openai_chat", in_lengths(stream), 5, host="toy", record=str(tmp_path))
     recorded = {each.request.path: each for each in recordings(tmp_path)}

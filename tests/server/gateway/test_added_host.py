@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 from gateway.fakes import call
+from msgspec import structs
 
 from dragoman import PROTOCOLS
 from dragoman.codec import UpstreamSpec
@@ -48,12 +49,12 @@ THREADS: list[int] = []  # in which calls were fitted
 def deploy(call: UpstreamCall, upstream: UpstreamSettings) -> UpstreamCall:
     """Put the model into the path, and take it out of the body."""
     if call.content is None:
-        return call._replace(url=f"{call.url}?version=7")
+        return structs.replace(call, url=f"{call.url}?version=7")
     THREADS.append(threading.get_ident())
     body = json.loads(call.content)
     base = call.url.removesuffix(urlsplit(call.url).path)
     url = f"{base}/deployments/{body.pop('model')}/chat?version=7"
-    return call._replace(url=url, content=json.dumps(body).encode())
+    return structs.replace(call, url=url, content=json.dumps(body).encode())
 
 
 class Signer:
@@ -75,7 +76,9 @@ class Signer:
         if account.api_key is None:
             raise UpstreamUnreachable("there is nothing to sign with")
         digest = signature(call.content, account.api_key.reveal(), str(self.tokens))
-        return call._replace(headers=[*call.headers, ("x-token", str(self.tokens)), ("x-signature", digest)])
+        return structs.replace(
+            call, headers=[*call.headers, ("x-token", str(self.tokens)), ("x-signature", digest)]
+        )
 
 
 def signature(content: bytes | None, key: str, token: str) -> str:

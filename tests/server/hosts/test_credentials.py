@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from gateway.fakes import call as ask
 from http_server import Peer, ScriptedServer
+from msgspec import structs
 from virtual_time import REAL_BACKENDS
 
 from dragoman import UPSTREAMS
@@ -319,7 +320,8 @@ async def test_the_signature_of_the_vector(aws: None) -> None:
     )
     account = AccountSettings(upstream="up", name="a")
     signed = await authorize_cloud_call(call, bedrock(), MESSAGES, account, NOON)
-    assert signed == call._replace(
+    assert signed == structs.replace(
+        call,
         headers=[
             *call.headers,
             ("x-amz-date", "20261123T120000Z"),
@@ -329,7 +331,7 @@ async def test_the_signature_of_the_vector(aws: None) -> None:
                 "SignedHeaders=content-type;host;x-amz-date, "
                 "Signature=75ca55fe8a27e769772ebb6e029a9321250b5936d3928cecee751ac19867b0f4",
             ),
-        ]
+        ],
     )
 
 
