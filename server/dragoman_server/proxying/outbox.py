@@ -1,10 +1,10 @@
 """The bytes of one stream on their way to its client.
 
-The upstream's reader puts them in, and the writer its heartbeats, which never waits, so the order is the one in which
-they took the bytes from the translator. One writer sends them. A piece that comes while the writer is waiting goes to
-the connection directly, because waking a task for it would be a turn of the event loop. Pieces that come while the
-writer is sending gather, and go out together; a reader that is ahead of a slow client waits for room, and so pauses its
-upstream.
+The upstream's reader puts them in, and so do heartbeats, which never waits, so the order is the one in which they were
+taken from the translator. Once the response has begun, a piece goes to the connection directly if that takes it without
+waiting. A writer sends the others: a task that is there only while it has something to send, because an open stream
+would hold four KiB for it. Pieces that come meanwhile gather, and go out together; a reader that is ahead of a slow
+client waits for room, and so pauses its upstream.
 """
 
 from enum import Enum, auto
@@ -62,7 +62,9 @@ class Channel(Protocol):
 
 
 class Outbox:
-    """The pieces to send to one client. put(), end() and close() do not wait; take() is for the one writer.
+    """The pieces to send to one client. Only room() and sent() wait.
+
+    Where wants_writer() is true, the caller starts the writer, which sends what take() returns until it is None.
 
     Args:
         channel: whose write_now is used between the first and the last chunk.
@@ -72,25 +74,24 @@ class Outbox:
     """
 
     __slots__ = (
-        *("_changes", "_channel", "_complete", "_pieces", "_sending", "_size", "_started", "_write_now"),
+        *("_changes", "_channel", "_complete", "_pieces", "_size", "_write_now", "_writing"),
         "closed",
     )
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        # While the writer waits, and the response has begun.
+        # Once the response has begun, while there is no writer.
         self._write_now: WriteNow | None = None
         self._pieces: list[bytes] = []
         self._size = 0
         self.closed = self._complete = False
-        self._started = False  # the writer has taken a chunk, so the response has begun
-        self._sending = False  # the writer has taken something, and not come back
+        self._writing = False  # there is a writer, or somebody is about to be it
         self._changes = Changes()
 
     @property
     def unsent(self) -> bool:
         """True if something is here, or with the writer."""
-        return self._sending or bool(self._pieces)
+        return self._writing or bool(self._pieces)
 
     def put(self, data: bytes) -> bool:
         """Add a piece of the stream. Return true if the client's connection has it already."""
@@ -98,46 +99,49 @@ class Outbox:
             return True
         self._pieces.append(data)
         self._size += len(data)
-        self._changes.note()
         return False
 
     def end(self, last: bytes) -> None:
         """Add the last piece."""
         self._pieces.append(last)
-        self._complete = True
-        self.close()
+        self._complete = self.closed = True
 
     def close(self) -> None:
-        """Let the writer end, because nothing more comes."""
+        """Note that nothing more comes."""
         self.closed = True
-        self._changes.note()
 
     @property
     def has_room(self) -> bool:
-        """False if a reader has to wait."""
-        return len(self._pieces) < _MAX_PIECES and self._size <= _MAX_BYTES
+        """False if a reader has to wait, or to call wants_writer()."""
+        pieces = len(self._pieces)
+        return not pieces or (self._writing and pieces < _MAX_PIECES and self._size <= _MAX_BYTES)
 
     async def room(self) -> None:
         """Wait until the writer has taken enough."""
         while not self.has_room:
             await self._changes.wait()
 
-    async def take(self) -> Chunk | None:
-        """Return the next piece to send, None at the end. The previous one counts as sent."""
-        if self._sending:
-            self._sending = False
-            self._changes.note()
-        while not self._pieces and not self.closed:
-            self._write_now = self._channel.write_now if self._started else None
-            try:
-                await self._changes.wait()
-            finally:
-                self._write_now = None
+    async def sent(self) -> None:
+        """Wait until the writer has sent everything."""
+        while self.unsent:
+            await self._changes.wait()
+
+    def wants_writer(self) -> bool:
+        """True if there is something to send and no writer, which then has to follow."""
+        if self._writing or not self._pieces:
+            return False
+        self._writing = True
+        self._write_now = None
+        return True
+
+    def take(self) -> Chunk | None:
+        """Return the next chunk to send, None if there is none: then there is no writer any more."""
+        self._changes.note()
         if not self._pieces:
+            self._writing = False
+            self._write_now = self._channel.write_now
             return None
         data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces.clear()
         self._size = 0
-        self._started = self._sending = True
-        self._changes.note()
         return Chunk(data, self._complete)

@@ -1,10 +1,10 @@
 """Carry out a planned request in one cancel scope: everything that a request starts ends with it.
 
-A client that leaves cancels the scope. A stream has two tasks in it: the upstream reader owns the upstream response, so
-that cancelling it closes that connection immediately; the writer sends the stream, and heartbeats during silence. The
-reader passes it its bytes by an Outbox, where a reader waits that is ahead of a slow client. The reader of a whole
-response writes it: one task is both. Expected failures are values (a Reply, or an error in the stream); only bugs, and
-what the client's channel raises, are raised.
+A client that leaves cancels the scope. The upstream reader owns the upstream response, so that cancelling it closes
+that connection immediately. It passes the bytes of a stream to an Outbox, and waits there if it is ahead of a slow
+client. A writer is a task of the same group, while there is something that it has to send; so is a heartbeat, which a
+timer starts during silence. The reader of a whole response writes it. Expected failures are values (a Reply, or an
+error in the stream); only bugs, and what the client's channel raises, are raised.
 
 Nothing is sent before there is content, because until then a failure can still be a plain HTTP error, on which clients
 retry. Only a heartbeat that is due may come first.
@@ -12,9 +12,7 @@ retry. Only a heartbeat that is due may come first.
 That the client leaves is noticed in `serving/connection.py`; `Attempt.run` closes the upstream's response then.
 """
 
-import math
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -31,7 +29,7 @@ from dragoman_server.policy.error_actions import ErrorAction
 from dragoman_server.proxying.attempt import Attempt, AttemptFailure
 from dragoman_server.proxying.client_request import SCOPE_SENDERS, ClientRequest
 from dragoman_server.proxying.destinations import record_destination
-from dragoman_server.proxying.outbox import NOW, Chunk, Delivery, Outbox
+from dragoman_server.proxying.outbox import NOW, Delivery, Outbox
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.proxying.records import CLIENT_LEFT, note_failure, record_end
 from dragoman_server.wire import replies
@@ -70,6 +68,9 @@ class RequestHandler:
     """
 
     _scope: anyio.CancelScope  # of everything, from run() on
+    # Of a stream, while that runs.
+    _tasks: TaskGroup
+    _keepalive: Keepalive
 
     def __init__(
         self,
@@ -94,7 +95,8 @@ class RequestHandler:
         self._telemetry = request.telemetry
         self._time = request.time
         self._started_at = self._time()
-        self._sent_at = self._started_at  # the latest bytes
+        self._sent_at = self._started_at  # the latest bytes, which _time_is_up() tells _keepalive
+        self._timer: int | None = None
         self._winner: Attempt | None = None  # the client gets the response of this one
         self._first_content_s: float | None = None  # of that
         self._failed: list[tuple[Attempt, AttemptFailure]] = []
@@ -102,6 +104,7 @@ class RequestHandler:
         self._machine: ResponseMachine | None = None
         self._upstream_headers: HeaderList = []
         self._started = False  # bytes of the response are out, or on their way
+        self._head_sent = False  # of a stream
         self._end_sent = False  # the end of the response has been handed to the server
         # Of a stream. Code that takes bytes from a machine puts them here before its next await: so they stay in order.
         self._outbox = Outbox(request.response) if plan.streams else None
@@ -116,9 +119,16 @@ class RequestHandler:
         It returns, too, when the client has left.
         """
         if self._plan.streams:
-            async with anyio.create_task_group() as tasks:
-                self._scope = tasks.cancel_scope
-                await self._request.watch(partial(self._stream, tasks), self._client_has_left)
+            async with anyio.create_task_group() as self._tasks:
+                self._scope = self._tasks.cancel_scope
+                self._keepalive = Keepalive(self._gateway.settings.server.keepalive_s, self._started_at)
+                try:
+                    self._set_timer()
+                    await self._request.watch(self._read_upstream, self._client_has_left)
+                finally:
+                    del self._tasks  # a reference cycle
+                    if self._timer is not None:
+                        self._gateway.timers.cancel(self._timer)
         else:
             with anyio.CancelScope() as self._scope:
                 await self._request.watch(self._read_upstream, self._client_has_left)
@@ -132,10 +142,6 @@ class RequestHandler:
         self._machine = self._winner = self._unstored = None
         self._failed.clear()
         return self._reply
-
-    def _stream(self, tasks: TaskGroup) -> Awaitable[None]:
-        tasks.start_soon(return_if_cancelled, self._read_upstream, name="read")
-        return self._write_client()
 
     def _client_has_left(self) -> None:
         if not self._end_sent:
@@ -189,6 +195,8 @@ class RequestHandler:
             if self._outbox is not None:
                 self._outbox.close()
             await self._attempts.close()
+        if self._outbox is not None:
+            await self._outbox.sent()
 
     async def _attempt(self, attempt: Attempt) -> AttemptFailure | None:
         """Make one attempt, and report its outcome to its account. None: the client gets this response, or another.
@@ -351,6 +359,7 @@ class RequestHandler:
         if ready := machine.data_to_send():
             self._started = True
             outbox.put(ready)
+        self._start_writer(outbox)
         await self._release_request()
         await outbox.room()
 
@@ -378,6 +387,7 @@ class RequestHandler:
                 outbox.close()  # without an end, so that the server cuts the response off
             else:
                 outbox.end(last)
+            self._start_writer(outbox)
             return
         if outbox is not None:
             outbox.close()
@@ -445,44 +455,57 @@ class RequestHandler:
         if store is not None and cached is not None:
             store.put(self._request.reasoning_key, *cached, anyio.current_time())
 
+    def _start_writer(self, outbox: Outbox) -> None:
+        if outbox.wants_writer():
+            self._tasks.start_soon(return_if_cancelled, self._write_client, name="write")
+
     async def _write_client(self) -> None:
-        """Send the stream: nothing else writes meanwhile."""
-        response, outbox, head_sent = self._request.response, self._outbox, False
+        """Send what is in the outbox: nothing else writes meanwhile."""
+        response, outbox = self._request.response, self._outbox
         assert outbox is not None
-        keepalive = Keepalive(self._gateway.settings.server.keepalive_s, self._started_at)
-        while (chunk := await self._next_chunk(outbox, keepalive)) is not None:
-            if not head_sent:
-                head_sent = True
+        while (chunk := outbox.take()) is not None:
+            if not self._head_sent:
+                self._head_sent = True
                 status, headers = self._stream_head()
                 self._record_head(status)
                 await response.start(status, headers)
-                del headers  # a stream may last for hours
             self._end_sent = chunk.last
             await (response.end if chunk.last else response.write)(chunk.data)
             self._sent_at = self._time()
-            del chunk  # its bytes are not needed while the next ones are awaited
 
-    async def _next_chunk(self, outbox: Outbox, keepalive: Keepalive) -> Chunk | None:
-        """Wait for what is to be sent next. That is a heartbeat when one is due."""
-        while not outbox.closed:
-            keepalive.sent(self._sent_at)
-            deadline = keepalive.next_deadline()
-            with anyio.CancelScope(deadline=math.inf if deadline is None else deadline):
-                return await outbox.take()
-            keepalive.sent(self._sent_at)
-            if not keepalive.due(self._time()):
-                continue
-            if (translating := self._translating) is not None:
-                await translating.wait()
-                continue
+    def _set_timer(self) -> None:
+        deadline = self._keepalive.next_deadline()
+        if deadline is not None:
+            self._timer = self._gateway.timers.call_at(deadline, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        """Send a heartbeat, if nothing was sent since the timer was set."""
+        outbox = self._outbox
+        assert outbox is not None
+        # What is not sent yet is for a client that does not read.
+        self._keepalive.sent(self._time() if outbox.unsent else self._sent_at)
+        if self._keepalive.due(self._time()):
+            self._tasks.start_soon(return_if_cancelled, self._send_heartbeat, outbox, name="heartbeat")
+        else:
+            self._set_timer()
+
+    async def _send_heartbeat(self, outbox: Outbox) -> None:
+        while (translating := self._translating) is not None:
+            await translating.wait()
+        if not (outbox.closed or outbox.unsent):
             heartbeat = self._heartbeat()
             if not heartbeat:
-                break
+                return  # nor later
             self._started = True
             if self._winner is None and self._plan.endpoint.heartbeat_event is not None:
                 self._request.announced = True
-            outbox.put(heartbeat)
-        return await outbox.take()
+            if outbox.put(heartbeat):
+                self._sent_at = self._time()
+            elif outbox.wants_writer():
+                await self._write_client()
+        if not outbox.closed:
+            self._keepalive.sent(self._sent_at)
+            self._set_timer()
 
     def _record_head(self, status: int) -> None:
         self._record.status = status

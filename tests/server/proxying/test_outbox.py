@@ -26,7 +26,7 @@ class Line:
 
 async def write_all(outbox: Outbox, sent: list[Chunk], seconds: float = 0) -> None:
     """Be the writer of a client that takes `seconds` for everything."""
-    while (item := await outbox.take()) is not None:
+    while (item := outbox.take()) is not None:
         await anyio.sleep(seconds)
         sent.append(item)
 
@@ -36,40 +36,52 @@ async def test_the_writer_gets_everything_in_order_and_joined() -> None:
     for data in (b"a", b"b"):
         assert not outbox.put(data)
     outbox.end(b"c")
+    assert outbox.wants_writer()
     await write_all(outbox, sent)
     assert sent == [Chunk(b"abc", last=True)]
 
 
-async def test_the_writer_ends_when_nothing_more_comes() -> None:
+async def test_there_is_one_writer_while_there_is_something_to_send() -> None:
     outbox, sent = Outbox(Line(free=False)), []
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(write_all, outbox, sent)
-        await anyio.sleep(1)
-        outbox.put(b"a")
-        outbox.close()
-    assert sent == [Chunk(b"a", last=False)]
+    assert not outbox.wants_writer()
+    outbox.put(b"a")
+    assert not outbox.has_room, "a reader lets somebody write it"
+    assert outbox.wants_writer()
+    assert not outbox.wants_writer()
+    assert outbox.has_room
+    await write_all(outbox, sent)
+    assert not outbox.wants_writer()
+    outbox.put(b"b")
+    assert outbox.wants_writer()
 
 
-async def test_a_piece_goes_to_the_connection_at_once_while_the_writer_waits() -> None:
+async def test_a_piece_goes_to_the_connection_at_once_while_there_is_no_writer() -> None:
     line, sent = Line(), []
     outbox = Outbox(line)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(write_all, outbox, sent, 1)
-        await anyio.sleep(0.1)
-        assert not outbox.put(b"head")  # the response has not begun
+
+        def put(data: bytes) -> bool:
+            at_once = outbox.put(data)
+            if outbox.wants_writer():
+                tasks.start_soon(write_all, outbox, sent, 1)
+            return at_once
+
+        assert not put(b"head")  # the response has not begun
         await anyio.sleep(0.5)
-        assert not outbox.put(b"a")  # the writer is sending
+        assert not put(b"a")  # the writer is sending
         await anyio.sleep(0.4)
-        assert not outbox.put(b"b")
+        assert not put(b"b")
         await anyio.sleep(2)
-        assert outbox.put(b"c")
+        assert put(b"c")
         line.free = False
-        assert not outbox.put(b"d")
+        assert not put(b"d")
         line.free = True
-        assert not outbox.put(b"e")  # not before d
+        assert not put(b"e")  # not before d
         await anyio.sleep(2)
-        assert outbox.put(b"f")
+        assert put(b"f")
         outbox.end(b"last")
+        assert outbox.wants_writer()
+        tasks.start_soon(write_all, outbox, sent, 1)
     assert sent == [
         Chunk(b"head", last=False),
         Chunk(b"ab", last=False),
@@ -83,36 +95,35 @@ async def test_a_piece_goes_to_the_connection_at_once_while_the_writer_waits() -
 async def test_a_reader_waits_for_a_slow_client(piece: bytes) -> None:
     outbox, sent = Outbox(Line(free=False)), []
     times: list[float] = []
-
-    async def read() -> None:
+    begun = anyio.current_time()
+    async with anyio.create_task_group() as tasks:
         for _ in range(9):
             outbox.put(piece)
+            if outbox.wants_writer():
+                tasks.start_soon(write_all, outbox, sent, 10)
+                await anyio.wait_all_tasks_blocked()
             await outbox.room()
             times.append(anyio.current_time() - begun)
         outbox.end(b"")
-
-    begun = anyio.current_time()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(read)
-        tasks.start_soon(write_all, outbox, sent, 10)
     unsent_at = [(index, round(seconds, 3)) for index, seconds in enumerate(times)]
     if len(piece) == 1:
-        assert unsent_at == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (6, 0), (7, 10), (8, 10)]
+        assert unsent_at == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 10), (5, 10), (6, 10), (7, 10), (8, 20)]
     else:
-        assert [seconds for _, seconds in unsent_at] == [0, *(10 * n for n in range(1, 9))]
-    assert b"".join(chunk.data for chunk in sent if isinstance(chunk, Chunk)) == piece * 9
+        assert [round(seconds, 3) for _, seconds in unsent_at] == [0, *(10 * n for n in range(1, 9))]
+    assert b"".join(chunk.data for chunk in sent) == piece * 9
 
 
 async def test_unsent_is_what_waits_and_what_the_writer_has() -> None:
     outbox, sent = Outbox(Line(free=False)), []
+    assert not outbox.unsent
+    outbox.put(b"a")
+    assert outbox.unsent
+    assert outbox.wants_writer()
+    begun = anyio.current_time()
     async with anyio.create_task_group() as tasks:
-        outbox.put(b"a")
-        assert outbox.unsent
         tasks.start_soon(write_all, outbox, sent, 5)
-        await anyio.sleep(1)
+        await anyio.sleep(4.9)
         assert outbox.unsent
-        await anyio.sleep(3.9)
-        assert outbox.unsent
-        await anyio.sleep(0.2)
-        assert not outbox.unsent
-        outbox.end(None)
+        await outbox.sent()
+        assert anyio.current_time() - begun == pytest.approx(5)
+    assert not outbox.unsent
