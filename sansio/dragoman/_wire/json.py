@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.limits import DIGITS, FEWEST, LIMIT_EXCEEDED, check_containers, check_values
+from dragoman._wire.limits import DIGITS, FEWEST, LIMIT_EXCEEDED, SHORTEST, check_containers, check_values
 
 JSON: TypeAlias = Any  # what a JSON text can hold: the only Any in the core
 JSONObject: TypeAlias = dict[str, JSON]
@@ -40,7 +40,7 @@ def decode(data: bytes) -> JSON:
         raise RemoteProtocolError(
             f"the JSON text has {size} bytes; at most {MAX_DOCUMENT_BYTES} are accepted", status=413
         )
-    if size > FEWEST:  # unlike an event of a stream, for which each call matters
+    if size > SHORTEST:  # unlike an event of a stream, for which each call matters
         check_values(data)
     try:
         value = _decode(data)
@@ -50,7 +50,7 @@ def decode(data: bytes) -> JSON:
         raise RemoteProtocolError(f"the text is not UTF-8 (byte {_first_bad_byte(data)})") from None
     except msgspec.DecodeError as error:
         value = _decode_leniently(data, error)
-    if size > FEWEST and data.count(b",") >= FEWEST:
+    if size > SHORTEST and data.count(b",") >= FEWEST:
         check_containers(value)
     return value
 
@@ -108,7 +108,10 @@ def encode_lines(values: list[JSON]) -> bytes:
 
 def encode_text(value: JSON) -> str:
     """Encode as str, for JSON inside a JSON string, such as tool arguments."""
-    return encode(value).decode("utf-8")
+    try:
+        return _encode(value).decode()
+    except UnicodeEncodeError:
+        return encode(value).decode()
 
 
 class ObjectEnd(msgspec.Struct):

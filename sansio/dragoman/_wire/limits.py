@@ -129,8 +129,10 @@ _TOKEN = re.compile(rb'"' + _STRING + rb"|(?P<mark>[,:\[{])", re.DOTALL)
 # Bytes that are searched in one call, during which no other thread runs: some milliseconds.
 _PART = 1024 * 1024
 
-# A text with fewer commas has no container with too much in it.
+# A text with fewer commas has no container with too much in it, and a shorter one has fewer: an element and its comma
+# have two bytes, a member and its comma five.
 FEWEST = min(ELEMENTS.most, MEMBERS.most)
+SHORTEST = min(2 * ELEMENTS.most, 5 * MEMBERS.most)
 
 _CONTAINERS = (dict, list)
 # The way from the top: the parent's way and the key, None at the top.
