@@ -24,36 +24,27 @@ from dragoman._wire.json import JSON, JSONObject, decode, encode, object_or_none
 from dragoman.codec import ResponseContext
 from dragoman.protocols.gemini.checks import objects
 
-# google.rpc.Code, by its names in JSON -> its HTTP status (googleapis, google/rpc/code.proto). Clients get the first
-# name of a status: the SDKs make their exceptions of the number, Gemini CLI 0.61.0 reads the name.
-STATUS_BY_NAME = {
-    "INVALID_ARGUMENT": 400,
-    "FAILED_PRECONDITION": 400,
-    "OUT_OF_RANGE": 400,
-    "UNAUTHENTICATED": 401,
-    "PERMISSION_DENIED": 403,
-    "NOT_FOUND": 404,
-    "ABORTED": 409,
-    "ALREADY_EXISTS": 409,
-    "RESOURCE_EXHAUSTED": 429,
-    "CANCELLED": 499,
-    "INTERNAL": 500,
-    "UNKNOWN": 500,
-    "DATA_LOSS": 500,
-    "UNIMPLEMENTED": 405,
-    "UNAVAILABLE": 503,
-    "DEADLINE_EXCEEDED": 504,
+# HTTP status -> the names of google.rpc.Code that have it (googleapis, google/rpc/code.proto). Clients get the first: the
+# SDKs make their exceptions of the number, Gemini CLI 0.61.0 reads the name.
+_NAMES: dict[int, tuple[str, ...]] = {
+    400: ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE"),
+    401: ("UNAUTHENTICATED",),
+    403: ("PERMISSION_DENIED",),
+    404: ("NOT_FOUND",),
+    405: ("UNIMPLEMENTED",),
+    409: ("ABORTED", "ALREADY_EXISTS"),
+    429: ("RESOURCE_EXHAUSTED",),
+    499: ("CANCELLED",),
+    500: ("INTERNAL", "UNKNOWN", "DATA_LOSS"),
+    503: ("UNAVAILABLE",),
+    504: ("DEADLINE_EXCEEDED",),
 }
+_STATUS_BY_NAME = {name: status for status, names in _NAMES.items() for name in names}
 # Names that say less than the status: where there is a status, it gives the kind.
 _GENERIC_NAMES = frozenset({"INVALID_ARGUMENT", "FAILED_PRECONDITION", "INTERNAL", "UNKNOWN"})
-_NAMES = {
-    **{status: name for name, status in reversed(STATUS_BY_NAME.items())},
-    408: "DEADLINE_EXCEEDED",
-    501: "UNIMPLEMENTED",
-    502: "UNAVAILABLE",
-}
 # Statuses that the vendor does not use -> the nearest one.
 _STATUSES = {402: 429, 413: 400, 415: 400, 422: 400, 529: 503}
+_OTHER_NAMES = {408: "DEADLINE_EXCEEDED", 501: "UNIMPLEMENTED", 502: "UNAVAILABLE"}
 _TYPE = "type.googleapis.com/google.rpc."
 # A quota of zero does not come back, and one of a day not soon: Gemini CLI 0.61.0 knows both by the same words.
 _NO_QUOTA = re.compile(r"\blimit: 0\b")
@@ -83,7 +74,7 @@ def parse_error(body: JSONObject, status: int | None) -> WireError:
     message = message_in(error) or f"the upstream reported an error{f' (status {status})' if status else ''}"
     message = message[:MAX_MESSAGE]
     name = text_or_none(error.get("status"))
-    known = STATUS_BY_NAME.get(name or "", status)
+    known = _STATUS_BY_NAME.get(name or "", status)
     if name in _GENERIC_NAMES and status is not None:
         known = status
     kind = kind_from_message(ErrorKind.SERVER if known is None else kind_of_status(known), message)
@@ -122,7 +113,7 @@ def error_object(error: WireError, request_id: str | None) -> JSON:
     if status is None or not 400 <= status < 600 or kind_of_status(status) is not error.kind:
         status = STATUS_BY_KIND[error.kind]
     status = _STATUSES.get(status, status)
-    name = _NAMES.get(status) or ("INVALID_ARGUMENT" if status < 500 else "INTERNAL")
+    name = _OTHER_NAMES.get(status) or _NAMES.get(status, _NAMES[400 if status < 500 else 500])[0]
     details: list[JSON] = []
     if error.kind is ErrorKind.AUTHENTICATION:
         details.append(

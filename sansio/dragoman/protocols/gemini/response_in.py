@@ -45,7 +45,7 @@ class GeminiReader:
         if self._ended or not frame.data.strip() or frame.data == b"[DONE]":  # other gateways send that
             return ()
         value = decode(frame.data)
-        chunks = [value] if type(value) is dict else objects(value)
+        chunks = objects(value)
         if not chunks:
             raise unreadable_response(f"a chunk is {kind_of(value)}")
         out: list[Event] = []

@@ -226,11 +226,11 @@ def _write_choice(request: Request, choice: ToolChoice | None, ledger: Ledger) -
         return config
     if request.parallel_tool_calls is False:
         ledger.dropped(request.parallel_path, "Gemini has no setting for parallel calls")
-    functions = [tool for tool in request.tools if isinstance(tool, FunctionTool)]
     mode = "auto" if choice is None else choice.mode
     if mode == "auto":
         # Calls are constrained to the schemas: what `strict` of a tool requests.
-        return {"mode": "VALIDATED"} if all(tool.strict for tool in functions) else None
+        strict = [tool.strict for tool in request.tools if isinstance(tool, FunctionTool)]
+        return {"mode": "VALIDATED"} if all(strict) else None
     assert choice is not None
     if mode == "named" and choice.name is not None and choice.hosted is None:
         return {"mode": "ANY", "allowedFunctionNames": [choice.name]}

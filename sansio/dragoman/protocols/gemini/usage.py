@@ -21,6 +21,8 @@ _WRITTEN = {
     **dict.fromkeys(("promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount")),
     **dict.fromkeys(("thoughtsTokenCount", "totalTokenCount", "serviceTier")),
 }
+# Counts that are written even if they are zero.
+_ALWAYS = frozenset(("promptTokenCount", "totalTokenCount"))
 
 
 class UsageMetadataReader(msgspec.Struct):
@@ -76,22 +78,14 @@ def write_usage(usage: Usage, ledger: Ledger) -> JSONObject:
         "cachedContentTokenCount": usage.cached or 0,
         "thoughtsTokenCount": thoughts,
     }
-    for field, counted in (("cache_write", usage.cache_write), ("searches", usage.searches)):
-        if counted:
-            ledger.dropped(f"/usage/{field}", "Gemini has no such counter")
-    body: JSONObject = {
-        name: count
-        for name, count in counts.items()
-        if count or name in ("promptTokenCount", "totalTokenCount")
-    }
+    body: JSONObject = {name: count for name, count in counts.items() if count or name in _ALWAYS}
     body.update(own)
-    for name in extra:
+    lost = [name for name in ("cache_write", "searches") if getattr(usage, name)]
+    for name in (*lost, *extra):
         if name != _OWN:
             ledger.dropped(child("/usage", name), "Gemini has no such counter")
-    if usage.service_tier is not None:
-        tier = SERVICE_TIER_NAMES.get(usage.service_tier)
-        if tier is None:
-            ledger.dropped("/usage/service_tier", "Gemini has no such service tier")
-        else:
-            body["serviceTier"] = tier
+    if usage.service_tier in SERVICE_TIER_NAMES:
+        body["serviceTier"] = SERVICE_TIER_NAMES[usage.service_tier]
+    elif usage.service_tier is not None:
+        ledger.dropped("/usage/service_tier", "Gemini has no such service tier")
     return body
