@@ -24,8 +24,8 @@ from dragoman._wire.json import JSON, JSONObject, decode, encode, object_or_none
 from dragoman.codec import ResponseContext
 from dragoman.protocols.gemini.checks import objects
 
-# HTTP status -> the names of google.rpc.Code that have it (googleapis, google/rpc/code.proto). Clients get the first: the
-# SDKs make their exceptions of the number, Gemini CLI 0.61.0 reads the name.
+# HTTP status -> the names of google.rpc.Code that have it (googleapis, google/rpc/code.proto). Clients get the first:
+# the SDKs make their exceptions of the number, Gemini CLI 0.61.0 reads the name.
 _NAMES: dict[int, tuple[str, ...]] = {
     400: ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE"),
     401: ("UNAUTHENTICATED",),
