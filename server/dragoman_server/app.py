@@ -286,7 +286,9 @@ class Application(BackgroundTaskGroup):
             except (RemoteProtocolError, RequestRefused) as error:
                 await served.errors.refuse(scope, error, send)
                 return
-            await (served.admin if for_operator else served.app)(scope, receive, send)
+            serving = (served.admin if for_operator else served.app)(scope, receive, send)
+            del scope, receive, send  # a stream may stay open for hours
+            await serving
         finally:
             served.requests -= 1
             if served.replaced and not served.requests:

@@ -276,7 +276,7 @@ class Attempt:
             machine.receive_data(data)
             return machine.outcome is _OPEN and deliver(self) is NOW
 
-        size = 0
+        size, at_end = 0, False
         while data:
             size += len(data)
             if size > MAX_RESPONSE_BYTES and not self.plan.streams:
@@ -290,6 +290,7 @@ class Attempt:
             if self.plan.streams and not await self._send_ready(machine):
                 return None
             if self.sent_to_client and unread is not None:
+                data = b""  # not needed while the next ones are awaited
                 await response.receive_each(take)
                 if _has_ended(machine):
                     break
@@ -297,12 +298,13 @@ class Attempt:
                     return None
             data, large = large or await response.receive(), b""
         else:
+            at_end = True
             await self._translate(machine.held_bytes, machine.receive_eof)
         failure = await self._end(machine)
-        if failure is None and data:
+        if failure is None and not at_end:
             with anyio.move_on_after(DRAIN_S), suppress(UpstreamError):
-                while data:
-                    data = await response.receive()
+                while await response.receive():
+                    pass
         return failure
 
     async def _translate(

@@ -189,6 +189,10 @@ class ClientRequest:
         self.handed_over = self.announced = False
         self.upload: Upload | None = None
 
+    def release(self) -> None:
+        """Let go of what the client sent, when nothing is sent upstream any more: a stream may stay open for hours."""
+        self.scope, self.headers = {}, {}
+
     def hand_over(self, response: ResponseChannel, receive: Receive) -> "ClientRequest":
         """Return the request as it goes on with another channel. What is left has this client, and is not counted."""
         other = copy.copy(self)

@@ -373,6 +373,7 @@ class RequestHandler:
         if meter is not None and machine is not None and machine.usage.input is None:
             meter.estimated_input = await off_loop(len(self._plan.body), estimate_input, self._plan)
         self._attempts.release_plans()
+        self._request.release()
         self._plan = self._request.plan = winner.plan
 
     async def _end(self, last: bytes | replies.Reply) -> None:

@@ -202,8 +202,10 @@ class AppTasks:
         self._changes.note()
 
     async def _run(self, work: _Work | None, handle: "list[TaskHandle[None]]") -> None:
-        while work is not None and await _run_app(self._requests, handle[0], *work):
-            work = None  # nothing of it stays
+        while work is not None:
+            running, work = _run_app(self._requests, handle[0], *work), None  # nothing of it stays
+            if not await running:
+                break
             if not self._waits:
                 self._waits = True
                 while self._next is None and not self._ended:
@@ -226,7 +228,9 @@ async def _run_app(
     """
     requests.add(task)
     try:
-        await app(scope, events.get, send)
+        running = app(scope, events.get, send)
+        del scope  # an application may need it no more, and a stream be open for hours
+        await running
     except ClientLeft:
         pass
     except Exception:

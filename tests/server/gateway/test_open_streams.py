@@ -1,6 +1,7 @@
 """An open stream does not hold its request: a prompt may have megabytes, and the stream stay open for hours.
 
-Time is virtual. References are counted: the client's body is one object from the server to the passes over the request.
+Time is virtual. References are counted: the client's body is one object from the server to the passes over the request,
+and the client's headers are in the scope.
 """
 
 import json
@@ -26,12 +27,14 @@ async def test_an_open_stream_does_not_hold_its_request(protocol: str) -> None:
     upstreams = OneResponse(Script([HELLO, Sleep(100)], connect=[Sleep(10)]))
     app = create_app(Settings(upstreams=(upstream,)), client=upstreams)
     client = FakeClient(body)
+    scope = http_scope(path_of(protocol, "up/m"), headers={"user-agent": "SDK/1.0"})
     async with app.lifespan(), anyio.create_task_group() as tasks:
-        not_sent = sys.getrefcount(body)
-        tasks.start_soon(app, http_scope(path_of(protocol, "up/m")), client.receive, client.send)
+        not_sent, of_head = sys.getrefcount(body), sys.getrefcount(scope)
+        tasks.start_soon(app, scope, client.receive, client.send)
         await anyio.sleep(5)
         assert sys.getrefcount(body) >= not_sent, "another account may need it"
         await anyio.sleep(10)
         assert b"Hello" in client.body
         assert sys.getrefcount(body) == not_sent - 1, "only this test has it"
+        assert sys.getrefcount(scope) == of_head
         tasks.cancel_scope.cancel()
