@@ -65,7 +65,7 @@ class ToolCallStage:
         self._limits = limits
         self._response_id = response_id
         self._ledger = ledger
-        self._ids: set[str] = set(undo.used_ids)
+        self._ids: set[str] = set()  # of this response
         self._numbers: dict[str, int] = {}  # the upstream's id -> the next number for a call that repeats it
         self._calls: dict[int, _OpenToolCall] = {}
 
@@ -108,10 +108,10 @@ class ToolCallStage:
         send two calls with one id. Clients pair results with calls only by id, so an id that this conversation has used
         gets a suffix of this response.
         """
-        distinct = call_id
-        if distinct in self._ids:
+        distinct, used = call_id, self._undo.used_ids
+        if distinct in self._ids or distinct in used:
             number = self._numbers.get(call_id, 0)
-            while distinct in self._ids:
+            while distinct in self._ids or distinct in used:
                 distinct = f"{call_id}_{self._response_id[:8]}{number or ''}"
                 number += 1
             self._numbers[call_id] = number
