@@ -25,7 +25,6 @@ from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.models.catalog import ModelCatalog
 from dragoman_server.platform.extras import missing_extra
-from dragoman_server.platform.timers import Timers
 from dragoman_server.proxying.account_pool import AccountPool, proxy_id
 from dragoman_server.proxying.client_request import SCOPE_PATH
 from dragoman_server.proxying.refused_members import RefusedMembers
@@ -75,7 +74,6 @@ class Gateway:
         reasoning_store: Reasoning for clients that do not send it back, None where nothing is stored.
         refused_members: What upstreams have refused by name.
         catalog: The names of models.
-        timers: Call what requests do later.
         telemetry: The metrics, the traces and the feed of events.
         input_checker: Makes what checks a response's calls of tools with a grammar, None where nothing is checked.
     """
@@ -129,7 +127,6 @@ class Gateway:
             self.catalog.take_over(previous.catalog)
             self.telemetry = previous.telemetry
             self.balances.take_over(previous.balances)
-        self.timers = Timers()
         self.pool = AccountPool(settings, self.accounts, balances=self.balances)
         self.limits = ClientLimits(settings, self.accounts, alerts=self.budget_alerts)
         self._client_addresses = ClientAddresses(settings.server.trusted_proxies)
@@ -241,7 +238,7 @@ class Gateway:
     async def running(self) -> AsyncIterator[None]:
         """Serve requests inside of this block, which is inside of open()."""
         self.telemetry.configure(self.settings, self.catalog.listed)
-        async with self.catalog.running(), self.balances.running(), self.timers.running():
+        async with self.catalog.running(), self.balances.running():
             yield
 
 

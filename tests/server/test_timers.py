@@ -1,30 +1,53 @@
-"""Functions that one task calls at their times. Time is virtual."""
+"""Functions that are called at their times, by the timers of the event loop. Time is virtual."""
 
 import anyio
 import pytest
 from virtual_time import VIRTUAL_BACKENDS
 
-from dragoman_server.platform.timers import Timers
+from dragoman_server.platform.timers import event_loop_timers
+from dragoman_server.platform.trio_timers import TrioTimers, timers_of_loop
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
 
 async def test_functions_are_called_at_their_times() -> None:
-    timers, begun, called = Timers(), anyio.current_time(), list[tuple[str, float]]()
+    call_at, begun, called = event_loop_timers(), anyio.current_time(), list[tuple[str, float]]()
 
     def note(name: str) -> None:
         called.append((name, round(anyio.current_time() - begun, 3)))
         if name == "second":
-            timers.call_at(begun + 6, lambda: note("later"))
+            call_at(begun + 6, lambda: note("later"))
 
-    timers.call_at(begun + 3, lambda: note("second"))
-    cancelled = timers.call_at(begun + 2, lambda: note("cancelled"))
-    async with timers.running():
-        await anyio.sleep(1)
-        timers.cancel(cancelled)
-        timers.call_at(begun + 2, lambda: note("first"))  # before what the task waits for
-        timers.call_at(begun, lambda: note("late"))
-        timers.call_at(begun + 99, lambda: note("never"))
-        await anyio.sleep(9)
+    call_at(begun + 3, lambda: note("second"))
+    cancelled = call_at(begun + 2, lambda: note("cancelled"))
+    await anyio.sleep(1)
+    cancelled.cancel()
+    call_at(begun + 2, lambda: note("first"))  # before what waits
+    call_at(begun, lambda: note("late"))
+    never = call_at(begun + 99, lambda: note("never"))
+    await anyio.sleep(9)
     assert called == [("late", 1), ("first", 2), ("second", 3), ("later", 6)]
-    timers.cancel(cancelled)
+    cancelled.cancel()
+    never.cancel()
+
+
+@pytest.mark.backends("trio")
+async def test_a_function_that_fails_does_not_end_the_timers_of_trio(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    called: list[str] = []
+    timers_of_loop().call_at(anyio.current_time() + 1, lambda: called.append(called[1]))
+    timers_of_loop().call_at(anyio.current_time() + 2, lambda: called.append("next"))
+    await anyio.sleep(3)
+    assert called == ["next"]
+    assert "a timer failed" in caplog.text
+
+
+@pytest.mark.backends("trio")
+async def test_cancelled_timers_are_not_kept_till_their_times() -> None:
+    timers, called = TrioTimers(), list[str]()
+    first = timers.call_at(30, lambda: called.append("first"))
+    for _ in range(10_000):
+        timers.call_at(600, lambda: None).cancel()
+    assert len(timers._heap) < 200
+    assert timers._heap[0][2] is first

@@ -25,6 +25,7 @@ from dragoman.jsontext import JSONObject, encode
 from dragoman_server.accounts.usage import estimate_input
 from dragoman_server.platform.cancellation import return_if_cancelled
 from dragoman_server.platform.off_loop import off_loop
+from dragoman_server.platform.timers import CallAt, Timer, event_loop_timers
 from dragoman_server.policy.error_actions import ErrorAction
 from dragoman_server.proxying.attempt import Attempt, AttemptFailure
 from dragoman_server.proxying.client_request import SCOPE_SENDERS, ClientRequest
@@ -71,6 +72,7 @@ class RequestHandler:
     # Of a stream, while that runs.
     _tasks: TaskGroup
     _keepalive: Keepalive
+    _call_at: CallAt
 
     def __init__(
         self,
@@ -96,7 +98,7 @@ class RequestHandler:
         self._time = request.time
         self._started_at = self._time()
         self._sent_at = self._started_at  # the latest bytes, which _time_is_up() tells _keepalive
-        self._timer: int | None = None
+        self._timer: Timer | None = None
         self._winner: Attempt | None = None  # the client gets the response of this one
         self._first_content_s: float | None = None  # of that
         self._failed: list[tuple[Attempt, AttemptFailure]] = []
@@ -120,7 +122,7 @@ class RequestHandler:
         """
         if self._plan.streams:
             async with anyio.create_task_group() as self._tasks:
-                self._scope = self._tasks.cancel_scope
+                self._scope, self._call_at = self._tasks.cancel_scope, event_loop_timers()
                 self._keepalive = Keepalive(self._gateway.settings.server.keepalive_s, self._started_at)
                 try:
                     self._set_timer()
@@ -128,7 +130,7 @@ class RequestHandler:
                 finally:
                     del self._tasks  # a reference cycle
                     if self._timer is not None:
-                        self._gateway.timers.cancel(self._timer)
+                        self._timer.cancel()
         else:
             with anyio.CancelScope() as self._scope:
                 await self._request.watch(self._read_upstream, self._client_has_left)
@@ -477,7 +479,7 @@ class RequestHandler:
     def _set_timer(self) -> None:
         deadline = self._keepalive.next_deadline()
         if deadline is not None:
-            self._timer = self._gateway.timers.call_at(deadline, self._time_is_up)
+            self._timer = self._call_at(deadline, self._time_is_up)
 
     def _time_is_up(self) -> None:
         """Send a heartbeat, if nothing was sent since the timer was set."""

@@ -9,15 +9,13 @@ import math
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from heapq import heapify, heappop, heappush
-from itertools import count
 from typing import TypeVar, cast
-from weakref import ref
 
 import trio
 
 from dragoman_server.platform.cancellation import Arguments
 from dragoman_server.platform.clock import event_loop_clock
+from dragoman_server.platform.timers import Timer, event_loop_timers
 from dragoman_server.streams.byte_stream import Take
 from dragoman_server.streams.peer_end import reset_when_closed, wait_for_peer_end
 
@@ -27,61 +25,17 @@ READ_SIZE = 64 * 1024
 Result = TypeVar("Result")
 
 
-class _Timers:
-    """Tells streams that a deadline has come: one task for all of them. A scope for each wait costs 30 us."""
-
-    def __init__(self) -> None:
-        # By time, then by number. Of streams that are gone, at most as many as of others.
-        self._heap: list[tuple[float, int, ref[TrioStream]]] = []
-        self._numbers = count()
-        self._kept = 0
-        self._sleep = trio.CancelScope()
-
-    def set(self, when: float, stream: "TrioStream") -> None:
-        if len(self._heap) >= 2 * self._kept + 64:
-            self._heap = [entry for entry in self._heap if entry[2]() is not None]
-            self._kept = len(self._heap)
-            heapify(self._heap)
-        heappush(self._heap, (when, next(self._numbers), ref(stream)))
-        if when < self._sleep.deadline:
-            self._sleep.deadline = when
-
-    async def run(self) -> None:
-        while True:
-            with self._sleep:
-                await trio.sleep_forever()
-            now = trio.current_time()
-            while self._heap and self._heap[0][0] <= now:
-                stream = heappop(self._heap)[2]()
-                if stream is not None:
-                    stream.check_deadline(now)
-            self._sleep = trio.CancelScope(deadline=self._heap[0][0] if self._heap else math.inf)
-
-
-_TIMERS = trio.lowlevel.RunVar[_Timers]("dragoman timers")
-
-
-def _timers() -> _Timers:
-    """Return those of this event loop. Their task ends with it, as those of trio itself."""
-    try:
-        return _TIMERS.get()
-    except LookupError:
-        timers = _Timers()
-        _TIMERS.set(timers)
-        trio.lowlevel.spawn_system_task(timers.run)
-        return timers
-
-
 class TrioStream:
     """See `ByteStream`. It owns a connected socket that does not block."""
 
-    __slots__ = ("__weakref__", "_deadline", "_is_late", "_socket", "_time", "_timer_at")
+    __slots__ = ("_call_at", "_deadline", "_is_late", "_socket", "_time", "_timer", "_timer_at")
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
-        self._time = event_loop_clock()
+        self._time, self._call_at = event_loop_clock(), event_loop_timers()
         self._deadline = math.inf  # of the current wait
-        self._timer_at = math.inf  # when it is checked
+        self._timer: Timer | None = None  # which checks it
+        self._timer_at = math.inf
         self._is_late = False
 
     @staticmethod
@@ -136,16 +90,21 @@ class TrioStream:
         if timeout is not None:
             self._deadline = self._time() + timeout
             if self._deadline < self._timer_at:
-                self._timer_at = self._deadline
-                _timers().set(self._deadline, self)
+                self._set_timer()
 
-    def check_deadline(self, now: float) -> None:
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = self._deadline
+        self._timer = self._call_at(self._deadline, self._check_deadline)
+
+    def _check_deadline(self) -> None:
         """End the wait if it lasts too long."""
-        self._timer_at = math.inf
-        if now < self._deadline < math.inf:
-            self._timer_at = self._deadline  # it has moved
-            _timers().set(self._deadline, self)
-        elif now >= self._deadline and self._socket.fileno() >= 0:
+        self._timer, self._timer_at = None, math.inf
+        if self._time() < self._deadline:
+            if self._deadline < math.inf:  # it has moved
+                self._set_timer()
+        elif self._socket.fileno() >= 0:
             self._is_late = True
             trio.lowlevel.notify_closing(self._socket)  # which wakes all that wait for it
 
@@ -209,6 +168,9 @@ class TrioStream:
         reset_when_closed(self._socket)
 
     def abort(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._socket.fileno() >= 0:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()

@@ -24,11 +24,9 @@ import canaries
 
 from dragoman_server.accounts.stores.base import AccountStore
 from dragoman_server.accounts.usage import Meter
-from dragoman_server.app import Application
 from dragoman_server.gateway import Gateway
 from dragoman_server.hosts import StreamedContent, UpstreamCall
 from dragoman_server.log import RequestRecord
-from dragoman_server.platform.task_group import BackgroundTaskGroup
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.proxying.request_handler import RequestHandler
@@ -468,21 +466,6 @@ class Draining:
 
 
 @asynccontextmanager
-async def timers_running(gateway: Gateway | None) -> AsyncIterator[None]:
-    """Let a gateway send heartbeats, also one whose application is used outside of its lifespan."""
-    group = BackgroundTaskGroup()
-    async with group.running():
-        if gateway is not None and group._tasks is not None:
-            group._tasks.start_soon(gateway.timers._run)
-        yield
-
-
-def gateway_of(app: App) -> Gateway | None:
-    """The gateway of an application, None for another application."""
-    return app._served.gateway if isinstance(app, Application) else None
-
-
-@asynccontextmanager
 async def websocket(
     app: App,
     path: str = "/v1/responses",
@@ -499,7 +482,7 @@ async def websocket(
     of_websocket = {"type": "websocket", "scheme": "ws", "subprotocols": [], "extensions": extensions}
     scope = {**http_scope(path, headers=headers), **of_websocket}
     del scope["method"]
-    async with timers_running(gateway_of(app)), anyio.create_task_group() as tasks:
+    async with anyio.create_task_group() as tasks:
         tasks.start_soon(app, scope, client.receive, client.send)
         try:
             with anyio.fail_after(10_000):
@@ -557,8 +540,7 @@ async def call(
 ) -> FakeClient:
     """Return a client that has received the whole response. path: see http_scope. body: bytes, or a JSON value."""
     client = FakeClient(body if isinstance(body, bytes) else json.dumps(body).encode())
-    async with timers_running(gateway_of(app)):
-        await app(http_scope(path, method, headers, **scope), client.receive, client.send)
+    await app(http_scope(path, method, headers, **scope), client.receive, client.send)
     assert client.finished
     return client
 
@@ -581,10 +563,9 @@ async def carry_out(
     )
     request.response.meter = Meter() if measured else None
     settings = replace(settings or Settings(), server=ServerSettings(keepalive_s=keepalive_s))
-    gateway = Gateway(settings, upstream, accounts=accounts)
-    handling = RequestHandler(request, plan, gateway).run()
+    handling = RequestHandler(request, plan, Gateway(settings, upstream, accounts=accounts)).run()
     del plan  # an endpoint does not keep it either
-    async with timers_running(gateway), anyio.create_task_group() as tasks:
+    async with anyio.create_task_group() as tasks:
         if client.extensions:
             tasks.start_soon(client.leave)
         await handling

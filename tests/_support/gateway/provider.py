@@ -19,18 +19,7 @@ import anyio
 from failures.responses import Block, Text, begun, frames
 from failures.responses import stream as stream_of
 from failures.whole import whole as whole_of
-from gateway.fakes import (
-    FakeClient,
-    FakeUpstreams,
-    Script,
-    Step,
-    account_of,
-    gateway_of,
-    http_scope,
-    key_of,
-    next_of,
-    timers_running,
-)
+from gateway.fakes import FakeClient, FakeUpstreams, Script, Step, account_of, http_scope, key_of, next_of
 from laws.clients import path_of
 from oracle import (
     CHAT,
@@ -202,8 +191,7 @@ class PoolGateway:
         fake = FakeClient(json.dumps(attempted).encode(), **more)
         scope = http_scope(path_of(client, model, stream=stream), "POST", dict(headers or {}))
         self._running += 1
-        async with timers_running(gateway_of(self.app)):
-            await self.app(scope, fake.receive, fake.send)
+        await self.app(scope, fake.receive, fake.send)
         self._running -= 1
         if not self._running:
             assert not self.provider.open_now, "a response is still open"

@@ -13,8 +13,9 @@ import trio
 import trio.testing
 from http_certificate import make_certificate
 
+from dragoman_server.platform.trio_timers import timers_of_loop
 from dragoman_server.streams.connect import _connect
-from dragoman_server.streams.trio_stream import TrioStream, _Timers
+from dragoman_server.streams.trio_stream import TrioStream
 
 pytestmark = pytest.mark.trio
 
@@ -79,13 +80,12 @@ async def test_a_reader_that_is_late_leaves_the_writer_alone(
         got += len(peer.recv(1_000_000))
 
 
-async def test_timers_do_not_keep_streams_that_are_gone(pair: Pair) -> None:
-    timers, (stream, peer) = _Timers(), pair
-    timers.set(30, stream)
-    for _ in range(10_000):
-        timers.set(600, TrioStream(peer))
-    assert len(timers._heap) < 200
-    assert timers._heap[0][2]() is stream
+async def test_a_stream_that_is_closed_leaves_no_timer(pair: Pair) -> None:
+    stream, peer = pair
+    peer.send(b"x")
+    await stream.receive(600)
+    stream.abort()
+    assert [timer.call for _, _, timer in timers_of_loop()._heap] == [None]
 
 
 async def test_a_cancelled_wait_reads_nothing(pair: Pair, nursery: trio.Nursery) -> None:
