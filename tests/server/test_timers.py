@@ -1,5 +1,7 @@
 """Functions that are called at their times, by the timers of the event loop. Time is virtual."""
 
+import asyncio
+
 import anyio
 import pytest
 from virtual_time import VIRTUAL_BACKENDS
@@ -51,3 +53,20 @@ async def test_cancelled_timers_are_not_kept_till_their_times() -> None:
         timers.call_at(600, lambda: None).cancel()
     assert len(timers._heap) < 200
     assert timers._heap[0][2] is first
+
+
+@pytest.mark.backends("asyncio")
+async def test_a_function_can_start_a_task_where_anyio_has_not_started_asyncio() -> None:
+    ran = anyio.Event()
+
+    async def main() -> None:
+        async with anyio.create_task_group() as tasks:
+            event_loop_timers()(0, lambda: tasks.start_soon(note))
+            with anyio.move_on_after(5):
+                await ran.wait()
+
+    async def note() -> None:
+        ran.set()
+
+    await anyio.to_thread.run_sync(asyncio.run, main())
+    assert ran.is_set()
