@@ -69,9 +69,7 @@ def _is_valid(messages: tuple[Message, ...]) -> bool:
     waiting: set[str] = set()  # calls without a result yet
     answering = False  # the first result has come
     for message in messages:
-        if len(message.parts) == 1 and type(message.parts[0]) is Text and not waiting:
-            if not message.parts[0].text:
-                return False
+        if message.plain and not waiting:
             continue  # as most are
         assistant = message.role == "assistant"
         if not message.parts or (waiting and (answering if assistant else message.role != "user")):

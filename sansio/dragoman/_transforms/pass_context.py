@@ -38,6 +38,7 @@ def find_contents(messages: tuple[Message, ...]) -> Contents:
     parts: list[Part] = [
         part
         for message in messages
+        if not message.plain
         for part in message.parts
         if type(part) is not Text or part.shape is not None or part.cache is not None
     ]
@@ -46,7 +47,7 @@ def find_contents(messages: tuple[Message, ...]) -> Contents:
         parts = [
             part
             for outer in parts
-            for part in ((*outer.parts, outer) if type(outer) is ToolResult else (outer,))
+            for part in ((*outer.parts, outer) if type(outer) is ToolResult and not outer.plain else (outer,))
             if type(part) is not Text or part.shape is not None or part.cache is not None
         ]
         kinds = set(map(type, parts))

@@ -24,5 +24,5 @@ def with_unknown_members(spec: ProtocolSpec, value: Any) -> Any:
         if hasattr(value, name)
     }
     if isinstance(value, Node):
-        inner |= {"native": unknown_members(value), "before": None, "shape": None}
+        inner |= {"native": unknown_members(value), "before": None, "shape": None, "plain": False}
     return msgspec.structs.replace(value, **inner)

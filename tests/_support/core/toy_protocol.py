@@ -153,7 +153,7 @@ def _object(table: dict[str, type[Any]], value: Any, path: str, origin: str) -> 
     return msgspec.convert(known, kind)
 
 
-HIDDEN = frozenset(("path", "native", "before", "shape", "cache", "forged", "rendered"))
+HIDDEN = frozenset(("path", "native", "before", "shape", "plain", "cache", "forged", "rendered"))
 
 
 def _plain_object(value: Any) -> dict[str, Any]:

@@ -133,7 +133,8 @@ def _read_messages(body_messages: list[JSON], context: ReadContext, messages: li
         role, content = message.get("role"), message.get("content")
         if (role == "user" or role == "assistant") and type(content) is str and content and len(message) == 2:
             # by far the most frequent
-            messages.append(Message(role, (Text(content, None, None, content_path),), path, native=message))
+            text = Text(content, None, None, content_path)
+            messages.append(Message(role, (text,), path, native=message, plain=True))
             continue
         if role not in _ROLES:
             raise invalid_request(f"{path}/role", "Input should be 'user', 'assistant' or 'system'")

@@ -119,16 +119,17 @@ class MessageWriter:
         before: bool | None = None  # the message before is an assistant's, None if there is none
         for message, is_turn, after in zip(messages, turns, [*turns[1:], None], strict=False):
             role = message.role
-            if (
-                before is not is_turn
-                and after is not is_turn
-                and role in simple_roles
-                and (simple := _simple_message(message, role)) is not None
-            ):  # as nearly all of them
-                self._started = True
-                out.append(simple)
-                before = is_turn
-                continue
+            if before is not is_turn and after is not is_turn and role in simple_roles:  # as nearly all are
+                simple = (
+                    {"role": role, "content": message.parts[0].text}  # type: ignore[union-attr]
+                    if message.plain
+                    else _simple_message(message, role)
+                )
+                if simple is not None:
+                    self._started = True
+                    out.append(simple)
+                    before = is_turn
+                    continue
             run.append(message)
             before = is_turn
             if after is not is_turn:

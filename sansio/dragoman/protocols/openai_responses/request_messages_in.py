@@ -264,7 +264,7 @@ def _read_message(item: JSONObject, path: str, content_path: str) -> Message:
     else:
         raise CHECKS.wrong_type(content_path, "a string or an array", content)
     if len(item) == 2 or (len(item) == 3 and "type" in item):  # the commonest shape: role and content only
-        return Message(role, parts, path, native=item)
+        return Message(role, parts, path, native=item, plain=type(content) is str and bool(content))
     phase = CHECKS.optional(item, "phase", path, STRING) or None
     return Message(role, parts, path, None, phase, native=item, shape=INPUT_SHAPES["message"])
 
@@ -319,15 +319,15 @@ def _read_result(item: JSONObject, path: str) -> Message:
     if not call_id:
         # `call_id` may be absent (openai-python 3.52.0): then it is the result of no call, and only text.
         return Message("user", (OpaquePart(NAME, kind, item, path, render_text(kind, item)),), path)
+    is_usual = len(item) == 3  # type, call_id and output only
     result = ToolResult(
         call_id,
         cast("tuple[Text | Media | OpaquePart, ...]", parts),
         _CUSTOM if kind == "custom_tool_call_output" else _FUNCTION,
         path=path,
         native=item,
-        shape=None
-        if len(item) == 3
-        else INPUT_SHAPES[kind],  # the commonest shape: type, call_id and output only
+        shape=None if is_usual else INPUT_SHAPES[kind],
+        plain=is_usual and type(output) is str and bool(output),
     )
     return Message("user", (result,), path)
 
