@@ -231,11 +231,11 @@ def note_unread(
         shape = shape.shapes
     if type(shape) is dict and type(value) is dict:
         for key, member in value.items():
-            if member is None:
+            row = shape.get(key, _NATIVE)
+            if row is None or member is None:
                 continue
-            if key in shape:
-                row = shape[key]
-                if row is not None and member:  # nothing is lost with an empty value
+            if row is not _NATIVE:
+                if member:  # nothing is lost with an empty value
                     note_unread(member, row, path, ledger, (*inside, key))
             elif not counts or has_content(member):
                 place = pointer(path, (*inside, key))

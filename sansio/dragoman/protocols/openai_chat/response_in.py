@@ -34,6 +34,9 @@ from dragoman.protocols.openai_chat.usage import read_usage
 _NO_EVENTS: tuple[Event, ...] = ()
 _NO_FIELDS: JSONObject = {}
 _PADDING = b"obfuscation"
+# The members that every chunk has, and those of a choice. They lose nothing if `usage` and `logprobs` are null.
+_USUAL_CHUNK = frozenset({"id", "object", "created", "model", "choices", "usage"})
+_USUAL_CHOICE = frozenset({"index", "delta", "message", "logprobs", "finish_reason"})
 
 
 class ChatReader:
@@ -103,21 +106,25 @@ class ChatReader:
     def _read_chunk(self, chunk: JSONObject, event: bytes) -> list[Event]:
         """Read any chunk."""
         out: list[Event] = []
-        if has_error(chunk) or event == b"error":
-            return self._fail(parse_error(chunk, None), chunk)
-        choices = chunk.get("choices")
-        if self._context.rewritten:
-            extra = {
-                key: value for key, value in chunk.items() if key not in READ_SHAPE and value is not None
-            }
-            unread = {key: value for key, value in chunk.items() if key not in extra}
-        else:
-            extra, unread = _NO_FIELDS, chunk
-        note_unread(unread, RESPONSE_SHAPE, "", self._ledger)
-        if chunk.get("usage") is not None or "x_groq" in chunk:
-            self._note_usage(chunk, bool(choices))
-        if chunk.get("service_tier") is not None:
-            self._note_tier(chunk)
+        choices, extra = chunk.get("choices"), _NO_FIELDS
+        usage = chunk.get("usage")
+        is_usual = (
+            choices is not None and usage is None and event != b"error" and chunk.keys() <= _USUAL_CHUNK
+        )
+        if not is_usual:
+            if has_error(chunk) or event == b"error":
+                return self._fail(parse_error(chunk, None), chunk)
+            unread = chunk
+            if self._context.rewritten:
+                extra = {
+                    key: value for key, value in chunk.items() if key not in READ_SHAPE and value is not None
+                }
+                unread = {key: value for key, value in chunk.items() if key not in extra}
+            note_unread(unread, RESPONSE_SHAPE, "", self._ledger)
+            if usage is not None or "x_groq" in chunk:
+                self._note_usage(chunk, bool(choices))
+            if chunk.get("service_tier") is not None:
+                self._note_tier(chunk)
         if not self._started and (choices or chunk.get("id")):
             self._start(chunk, out)
         if type(choices) is list:
@@ -125,6 +132,8 @@ class ChatReader:
                 if type(choice) is not dict:
                     raise unreadable_response(f"a choice is {kind_of(choice)}")
                 self._read_choice(choice, position, out)
+        if is_usual:
+            return out
         moderation = chunk.get("moderation")
         if moderation is not None and self._started:
             out.append(events.Opaque(NAME, "moderation", moderation, "/moderation", round_trip=False))
@@ -197,21 +206,25 @@ class ChatReader:
             )
             if delta is None:
                 delta = choice.get("message")
-        note_unread(choice, CHOICE_SHAPE, state.path, self._ledger)
+        logprobs = choice.get("logprobs")
+        is_usual = choice.keys() <= _USUAL_CHOICE
+        if not is_usual or logprobs is not None:
+            note_unread(choice, CHOICE_SHAPE, state.path, self._ledger)
         start = len(out)
         if type(delta) is dict:
             state.read_delta(delta, whole="delta" not in choice, out=out)
         elif delta is not None:
             raise unreadable_response(f"a delta is {kind_of(delta)}")
-        logprobs = choice.get("logprobs")
         if type(logprobs) is dict:
             state.read_logprobs(logprobs, out, start)
-        usage = choice.get("usage")
-        if type(usage) is dict:
-            self._usage = usage
         finish = choice.get("finish_reason")
         if type(finish) is str and finish:  # "" is the same as null
             state.finish_reason = finish
+        if is_usual:
+            return
+        usage = choice.get("usage")
+        if type(usage) is dict:
+            self._usage = usage
         # vLLM, and SGLang under the other name, report the sequence that matched, or the number of the last token
         # (seen in recorded responses, November 2026).
         stop = choice.get("stop_reason") or choice.get("matched_stop")
