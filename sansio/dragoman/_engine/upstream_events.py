@@ -148,7 +148,8 @@ class StreamEvents:
             frame = parse_raw_event(raw_event)
             if frame is None:
                 continue
-            fast_path.reset()
+            if fast_path.learned:
+                fast_path.reset()
             read = events = self._reader.read(frame)
             if not read:
                 self._quiet_bytes += len(raw_event)
