@@ -128,7 +128,7 @@ def read_settings(
     """
     settings: dict[Param, JSON] = {}
     for name, row in shape.items():
-        if row is None or (member := value.get(name)) is None:
+        if name not in value or row is None or (member := value[name]) is None:
             continue
         wanted = row.type if type(row) is Setting else OBJECT if type(row) is dict else row
         if type(wanted) is JSONType and type(member) not in wanted.types:

@@ -8,6 +8,7 @@ So readers and writers need no other protocol's limits.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import is_
 from typing import Any
 
 import msgspec
@@ -56,6 +57,8 @@ def fit_tools(request: Request, context: PassContext) -> Request:
         context.undo = msgspec.structs.replace(
             context.undo, origins=fitter.origins, used_ids=frozenset(fitter.sent_ids), declared=declared
         )
+    if choice is request.tool_choice and all(map(is_, tools, request.tools)):
+        return request  # as most are
     return msgspec.structs.replace(request, tools=tools, tool_choice=choice)
 
 
