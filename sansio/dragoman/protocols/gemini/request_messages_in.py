@@ -83,7 +83,8 @@ class ConversationReader(msgspec.Struct):
             part = parts[0]  # a shortcut for most: one text or result
             if type(part) is dict and len(part) == 1:
                 if type(text := part.get("text")) is str:
-                    return Message(role, (Text(text, None, None, first, native=part),), path, native=content)
+                    read = (Text(text, None, None, first, native=part),)
+                    return Message(role, read, path, native=content, plain=bool(text))
                 if "functionResponse" in part:
                     return Message(role, (self._result(part, first),), path, native=content)
         if role is None:
