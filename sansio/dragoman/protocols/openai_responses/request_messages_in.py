@@ -264,7 +264,9 @@ def _read_message(item: JSONObject, path: str, content_path: str) -> Message:
     else:
         raise CHECKS.wrong_type(content_path, "a string or an array", content)
     if len(item) == 2 or (len(item) == 3 and "type" in item):  # the commonest shape: role and content only
-        return Message(role, parts, path, native=item, plain=type(content) is str and bool(content))
+        only = parts[0] if len(parts) == 1 else None
+        is_plain = type(only) is Text and only.shape is None and bool(only.text)
+        return Message(role, parts, path, native=item, plain=is_plain)
     phase = CHECKS.optional(item, "phase", path, STRING) or None
     return Message(role, parts, path, None, phase, native=item, shape=INPUT_SHAPES["message"])
 
