@@ -120,11 +120,12 @@ class MessageWriter:
         for message, is_turn, after in zip(messages, turns, [*turns[1:], None], strict=False):
             role = message.role
             if before is not is_turn and after is not is_turn and role in simple_roles:  # as nearly all are
-                simple = (
-                    {"role": role, "content": message.parts[0].text}  # type: ignore[union-attr]
-                    if message.plain
-                    else _simple_message(message, role)
-                )
+                if message.plain:
+                    simple: JSONObject | None = {"role": role, "content": message.parts[0].text}  # type: ignore[union-attr]
+                elif is_turn:
+                    simple = write_simple_turn((message,), self._writer)
+                else:
+                    simple = _simple_message(message, role)
                 if simple is not None:
                     self._started = True
                     out.append(simple)
