@@ -43,7 +43,7 @@ def find_contents(messages: tuple[Message, ...]) -> Contents:
         if type(part) is not Text or part.shape is not None or part.cache is not None
     ]
     kinds = set(map(type, parts))
-    if ToolResult in kinds:
+    if ToolResult in kinds and [part for part in parts if type(part) is ToolResult and not part.plain]:
         parts = [
             part
             for outer in parts
