@@ -103,6 +103,16 @@ class GeminiReader:
 
     def _read_members(self, chunk: JSONObject, out: list[Event]) -> None:
         """Read why the prompt was blocked, and note or keep the members that nothing else reads."""
+        feedback = chunk.get("promptFeedback")
+        if type(feedback) is dict and (reason := enum_name(feedback.get("blockReason"), BLOCK_REASONS)):
+            message = text_or_none(feedback.get("blockReasonMessage"))
+            if message and not self._blocks.same_protocol:
+                self._ledger.dropped("/promptFeedback/blockReason", "only its message was sent")
+            feedback["blockReason"] = reason
+            explanation = message or f"the prompt was blocked: {reason}"
+            self._blocked = events.Stopped(
+                StopReason.CONTENT_FILTER, reason, explanation=explanation, details=feedback
+            )
         if not self._blocks.same_protocol:
             note_unread(chunk, RESPONSE_SHAPE, "", self._ledger)
         elif extra := extra_members(chunk, WRITTEN_RESPONSE_SHAPE):
@@ -110,15 +120,6 @@ class GeminiReader:
                 events.Opaque(NAME, "response", {name: value}, f"/{name}", round_trip=False)
                 for name, value in extra.items()
             ]
-        feedback = chunk.get("promptFeedback")
-        if type(feedback) is dict and (reason := enum_name(feedback.get("blockReason"), BLOCK_REASONS)):
-            message = text_or_none(feedback.get("blockReasonMessage"))
-            if message and not self._blocks.same_protocol:
-                self._ledger.dropped("/promptFeedback/blockReason", "only its message was sent")
-            explanation = message or f"the prompt was blocked: {reason}"
-            self._blocked = events.Stopped(
-                StopReason.CONTENT_FILTER, reason, explanation=explanation, details=feedback
-            )
 
     def finish(self, out: list[Event]) -> None:
         """Add the ends of the candidates and of the response."""
