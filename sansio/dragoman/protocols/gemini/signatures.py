@@ -41,12 +41,13 @@ class SignedParts(msgspec.Struct):
     def sign(self, native: JSONObject) -> None:
         """Add a signature, or a whole part that has one."""
         kind, signature = native.get(SIGNED), native.get(SIGNATURE)
+        last = self.parts[-1] if self.parts else {}
         if kind is None or type(signature) is not str:
             self.parts.append(native)
         elif kind == "functionCall":
             self._calls.append(signature)
-        elif kind == "text" and self.parts and _is_unsigned_text(self.parts[-1]):
-            self.parts[-1] = {**self.parts[-1], SIGNATURE: signature}
+        elif kind == "text" and "text" in last and SIGNATURE not in last and last.get("thought") is not True:
+            self.parts[-1] = {**last, SIGNATURE: signature}
         elif kind == "text":
             self._texts.append(signature)
 
@@ -69,10 +70,6 @@ class SignedParts(msgspec.Struct):
             parts += [{"text": "", SIGNATURE: signature} for signature in self._texts]
             self._calls, self._texts = [], []
         return parts
-
-
-def _is_unsigned_text(part: JSONObject) -> bool:
-    return "text" in part and SIGNATURE not in part and part.get("thought") is not True
 
 
 # Signatures in a body that is relayed, see SignaturePlaces.

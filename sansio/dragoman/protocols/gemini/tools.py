@@ -41,16 +41,13 @@ def read_tools(body: JSONObject, repairs: list[Loss]) -> list[Tool]:
     if value is not None and type(value) not in (list, dict):
         raise wrong_type("/tools", "an array of tools", value)
     for index, tool in enumerate(objects(value)):
-        path = f"/tools/{index}"
         for kind, inner in tool.items():
-            at = child(path, kind)
+            at = child(f"/tools/{index}", kind)
+            listed = [(each, f"{at}/{number}") for number, each in enumerate(objects(inner))]
             if kind == "functionDeclarations":
-                for number, declaration in enumerate(objects(inner)):
-                    tools.append(_read_function(declaration, f"{at}/{number}", repairs))
+                tools += [_read_function(each, path, repairs) for each, path in listed]
             elif kind == "mcpServers":
-                for number, server in enumerate(objects(inner)):
-                    use = _read_mcp_server(server, f"{at}/{number}")
-                    tools.append(HostedTool(NAME, kind, {kind: [server]}, f"{at}/{number}", use))
+                tools += [_read_mcp_server(each, path) for each, path in listed]
             elif inner is not None:
                 tools.append(HostedTool(NAME, kind, {kind: inner}, at, _read_use(kind, inner, at)))
     return tools
@@ -78,15 +75,16 @@ def _read_use(kind: str, tool: JSON, path: str) -> WebSearch | CodeExecution | N
     return WebSearch(blocked_domains=None if blocked is None else tuple(blocked))
 
 
-def _read_mcp_server(server: JSONObject, path: str) -> McpServer | None:
-    """Return the server, None if other providers cannot reach it, as with further headers."""
+def _read_mcp_server(server: JSONObject, path: str) -> HostedTool:
+    """Return the server as a tool. Its use is None if other providers cannot reach it, as with further headers."""
     read_settings(server, MCP_SHAPE, wrong_type, path)  # checks the types
     transport = server.get("streamableHttpTransport") or {}
     headers = {name.lower(): value for name, value in (transport.get("headers") or {}).items()}
     scheme, _, token = str(headers.pop("authorization", "Bearer ")).partition(" ")
-    if not server.get("name") or not transport.get("url") or headers or scheme.lower() != "bearer":
-        return None
-    return McpServer(server["name"], transport["url"], token or None)
+    name, url, use = server.get("name"), transport.get("url"), None
+    if name and url and not headers and scheme.lower() == "bearer":
+        use = McpServer(name, url, token or None)
+    return HostedTool(NAME, "mcpServers", {"mcpServers": [server]}, path, use)
 
 
 def read_tool_choice(body: JSONObject, tools: list[Tool]) -> tuple[ToolChoice | None, list[Tool]]:
