@@ -103,7 +103,7 @@ class CandidateWriter(msgspec.Struct):
 
     def text(self, text: str, *, thought: bool = False) -> None:
         self._texts = self._texts or not thought
-        self._add({"text": text, "thought": True} if thought else {"text": text})
+        self._add(_text_part(text, thought=thought))
 
     def add(self, block: AssembledBlock | Opaque | events.Compacted, *, streamed: bool = False) -> None:
         """Add a block. streamed: its text has been added."""
@@ -242,6 +242,7 @@ class GeminiWriter(ResponseWriter):
     """Writes one stream. The events must be legal, one block open at a time."""
 
     # Of the open block, set by its start:
+    _index: int  # of its candidate
     _is_new: bool  # no text has been sent
     _part: int  # of reasoning
     _around: list[bytes]  # what is before and after a further piece of its text
@@ -250,7 +251,6 @@ class GeminiWriter(ResponseWriter):
         super().__init__(context, ledger)
         self._fold = Fold()
         self._tail = b""  # of each chunk
-        self._block: events.BlockStarted | None = None
         self._tokens: list[JSON] = []  # the log probabilities of the next text
 
     def send(self, event: Event) -> bytes:
@@ -270,7 +270,7 @@ class GeminiWriter(ResponseWriter):
         if isinstance(event, events.Ended):
             return _frame(encode(self.end(self._fold.response())))
         if isinstance(event, events.BlockStarted):
-            self._block, self._is_new, self._part, self._around = event, True, 0, []
+            self._index, self._is_new, self._part, self._around = event.choice, True, 0, []
         elif isinstance(event, events.Logprobs):
             self._tokens += event.tokens
         return b""
@@ -289,23 +289,19 @@ class GeminiWriter(ResponseWriter):
             self._part = event.part
             text = text if is_new else f"\n\n{text}"  # another paragraph
         if is_new or self._tokens:
-            assert self._block is not None
-            index, self._is_new = self._block.choice, False
+            self._is_new = False
             if not is_new:
-                return self._chunk(index, [{"text": text}])
+                return self._chunk(self._index, [{"text": text}])
             # All pieces are one part.
-            self.candidate(index).text(text, thought=isinstance(event, events.ReasoningDelta))
-            return self._chunk(index)
+            self.candidate(self._index).text(text, thought=isinstance(event, events.ReasoningDelta))
+            return self._chunk(self._index)
         before, after = self._around or self._frame_around(event)
         return before + escaped(encode(text)) + after
 
     def _frame_around(self, delta: events.TextDelta | events.ReasoningDelta) -> list[bytes]:
         """Return what is before and after a further piece of the open block's text."""
-        assert self._block is not None
-        part: JSONObject = (
-            {"text": "", "thought": True} if type(delta) is events.ReasoningDelta else {"text": ""}
-        )
-        self._around = self._chunk(self._block.choice, [part]).split(b'""', 1)
+        part = _text_part("", thought=isinstance(delta, events.ReasoningDelta))
+        self._around = self._chunk(self._index, [part]).split(b'""', 1)
         return self._around
 
     def _chunk(self, index: int, parts: list[JSONObject] | None = None) -> bytes:
@@ -328,6 +324,10 @@ def write_whole(response: AssembledResponse, context: ResponseContext, ledger: L
     for block in response.blocks:
         writer.add(block)
     return writer.end(response)
+
+
+def _text_part(text: str, *, thought: bool) -> JSONObject:
+    return {"text": text, "thought": True} if thought else {"text": text}
 
 
 def _candidate(index: int, parts: list[JSONObject]) -> JSONObject:
