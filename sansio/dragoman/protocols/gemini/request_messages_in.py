@@ -153,16 +153,16 @@ class ConversationReader(msgspec.Struct):
 
     def _signatures(self, part: JSONObject, kind: str | None, path: str) -> tuple[Part, ...]:
         """Return what a part's signature carries, as reasoning. Thoughts before it are the text of the first."""
-        text = text_or_none(part.get(SIGNATURE))
+        text, is_thought = text_or_none(part.get(SIGNATURE)), part.get("thought") is True
         thoughts, self._thoughts = self._thoughts, []
         if text is None or text in tables.PLACEHOLDERS:
-            if part.get("thought") is True:
+            if is_thought:
                 self._thoughts = thoughts  # more may come
                 return ()
             return tuple(thoughts)
-        if part.get("thought") is not True:
+        if not is_thought:
             path = f"{path}/{SIGNATURE}"
-        seen = part["text"] if part.get("thought") is True and type(part.get("text")) is str else ""
+        seen = part["text"] if is_thought and type(part.get("text")) is str else ""
         if not self.signer.is_wrapped(text):
             native: JSONObject = {SIGNED: kind, SIGNATURE: text}
             if kind is None or part.get("thought") or not part[kind]:
@@ -171,9 +171,8 @@ class ConversationReader(msgspec.Struct):
                 return tuple(thoughts)  # the part stays as it came
             return (*thoughts, Reasoning(seen, Signature(NAME, native), path))
         self._is_native = False
-        carried = self.signer.unwrap_list(text)
         readable = "".join([*[thought.text for thought in thoughts], seen])
-        blocks = [Reasoning("", signature, path) for signature in carried]
+        blocks = [Reasoning("", signature, path) for signature in self.signer.unwrap_list(text)]
         if not blocks:
             return (*thoughts, Reasoning("", None, path, forged=True))
         return (msgspec.structs.replace(blocks[0], text=readable), *blocks[1:])

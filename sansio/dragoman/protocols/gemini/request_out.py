@@ -102,13 +102,10 @@ def _write_format(
     if form.strict is False:
         ledger.altered(f"{form.path}/strict", "the upstream always enforces the schema")
     schema = form.schema
-    for key, value in (("title", form.name), ("description", form.description)):
-        if value is None:
-            continue
-        if type(schema) is dict and schema.get(key) in (None, value):
+    for key, name, value in (("title", "name", form.name), ("description", "description", form.description)):
+        if value is not None and type(schema) is dict and schema.get(key) in (None, value):
             schema = {**schema, key: value}
-        else:
-            name = "name" if key == "title" else key
+        elif value is not None:
             ledger.dropped(f"{form.path}/{name}", f"the schema has no place for a {key}")
     if capabilities.schema_dialect == "json_schema":
         config["responseJsonSchema"] = schema

@@ -70,11 +70,7 @@ def _as_json_schema(schema: JSON, lost: list[_Place], inside: _Place) -> JSON:
     for key, value in schema.items():
         if value is None:
             continue
-        keyword = _KEYWORDS.get(key)
-        if keyword is None:
-            out[key] = value
-            continue
-        name, form = keyword
+        name, form = _KEYWORDS.get(key, (key, ""))
         if form == "type":
             out[name] = [_lower(each) for each in value] if type(value) is list else _lower(value)
         elif form == "map" and type(value) is dict:
@@ -93,7 +89,7 @@ def _as_json_schema(schema: JSON, lost: list[_Place], inside: _Place) -> JSON:
             lost.append((*inside, key))
         elif form != "nullable":
             out[name] = value
-    if "nullable" in schema and schema["nullable"] is True and type(out.get("type")) is str:
+    if schema.get("nullable") is True and type(out.get("type")) is str:
         out["type"] = [out["type"], "null"]
         if type(out.get("enum")) is list and None not in out["enum"]:
             out["enum"] = [*out["enum"], None]
