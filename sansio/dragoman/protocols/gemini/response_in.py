@@ -55,15 +55,26 @@ class GeminiReader:
         return out
 
     def eof(self) -> Sequence[Event]:
-        """Return the last events.
+        """Return the ends of the candidates and of the response.
 
         Raises RemoteProtocolError (502) if a candidate has no finish reason.
         """
         if self._ended:
             return ()
+        candidates = [self._candidates[index] for index in sorted(self._candidates)]
+        if self._blocked is not None and 0 not in self._candidates:
+            self._ended = True
+            return self._blocked, events.ENDED
+        if not candidates or candidates[0].index != 0:
+            raise _truncated("without any candidates")
+        if any(candidate.finish_reason is None for candidate in candidates):
+            raise _truncated("before its finish reason")
+        self._ended = True
         out: list[Event] = []
-        self.finish(out)
-        return out
+        for candidate in candidates:
+            if not candidate.end(out):
+                return out
+        return [*out, events.ENDED]
 
     def template_for(self, delta: Delta) -> DeltaTemplate:
         """Return how to read later frames. On Vertex AI only the last one has counts."""
@@ -121,32 +132,13 @@ class GeminiReader:
                 for name, value in extra.items()
             ]
 
-    def finish(self, out: list[Event]) -> None:
-        """Add the ends of the candidates and of the response."""
-        candidates = [self._candidates[index] for index in sorted(self._candidates)]
-        if self._blocked is not None and 0 not in self._candidates:
-            self._ended = True
-            out += (self._blocked, events.ENDED)
-            return
-        if not candidates or candidates[0].index != 0:
-            raise _truncated("without any candidates")
-        if any(candidate.finish_reason is None for candidate in candidates):
-            raise _truncated("before its finish reason")
-        self._ended = True
-        for candidate in candidates:
-            if not candidate.end(out):
-                return
-        out.append(events.ENDED)
-
 
 def read_whole(body: JSONObject, context: ResponseContext, ledger: Ledger) -> list[Event]:
     """Return the events of a whole response. Raises RemoteProtocolError (502) if it is none."""
     reader = GeminiReader(context, ledger)
     out: list[Event] = []
     reader.read_chunk(body, out)
-    if not out or not isinstance(out[-1], Failed):
-        reader.finish(out)
-    return out
+    return [*out, *reader.eof()]
 
 
 def _truncated(how: str) -> RemoteProtocolError:
