@@ -44,7 +44,7 @@ _FORMAT_PLACES = tuple(
 
 def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
     """Return the body. Raises RequestRefused (400) for settings that may not be left out."""
-    native, was = request.native, request.received
+    was = request.received
     settings = request.changed_settings()
     out: JSONObject = {}
     _write_conversation(request, capabilities, out, ledger)
@@ -59,16 +59,14 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     if form is not None:
         _write_format(form, config, capabilities, ledger)
     reasoning = request.reasoning
-    if reasoning is not None and not (was is not None and reasoning is was.reasoning):
+    is_same = was is not None and reasoning is was.reasoning
+    if reasoning is not None and not is_same:
         thinking = _write_thinking(reasoning, capabilities, ledger)
         if thinking:
             config["thinkingConfig"] = thinking
     if config:
         out[_SETTINGS] = config
-    if not native:
-        return out
-    written = (*_WRITTEN, *(() if was is not None and reasoning is was.reasoning else (_THINKING,)))
-    return request.native_body(out, written, _FORMAT_PLACES)
+    return request.native_body(out, _WRITTEN if is_same else (*_WRITTEN, _THINKING), _FORMAT_PLACES)
 
 
 def _write_conversation(
