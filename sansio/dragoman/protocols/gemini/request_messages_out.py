@@ -120,7 +120,7 @@ class ContentsWriter(msgspec.Struct):
             if role != "user":
                 self.contents.append({"role": "user", "parts": parts})
                 parts = []
-        if self._open == "model" and not self._signed.finish():
+        if self._open == "model" and (self._signed.waits or not self._parts) and not self._signed.finish():
             self.contents.pop()
         self._open, self._parts = role, parts
         if role == "model":

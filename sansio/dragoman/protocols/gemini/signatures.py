@@ -27,6 +27,7 @@ class SignedParts(msgspec.Struct):
     """Puts signatures onto the parts of one content of the model.
 
     parts: the parts so far. placeholders: the first call gets the vendor's placeholder if it has no signature.
+    waits: finish() is needed, because a signature waits for its part.
 
     "Function call is missing a thought_signature in functionCall parts." (openclaude#67, read 2026-11-22) Earlier turns
     are not checked, but a placeholder that went away would change what the upstream has cached.
@@ -34,7 +35,8 @@ class SignedParts(msgspec.Struct):
 
     parts: list[JSONObject] = []
     placeholders: bool = False
-    _called: bool = False
+    waits: bool = False
+    _called: list[JSONObject] = []  # the last parts with a call
     _calls: list[str] = []  # signatures that wait for a call
     _texts: list[str] = []  # and for a text
 
@@ -46,29 +48,31 @@ class SignedParts(msgspec.Struct):
             self.parts.append(native)
         elif kind == "functionCall":
             self._calls.append(signature)
+            self.waits = True
         elif kind == "text" and "text" in last and SIGNATURE not in last and last.get("thought") is not True:
             self.parts[-1] = {**last, SIGNATURE: signature}
         elif kind == "text":
             self._texts.append(signature)
+            self.waits = True
 
     def add(self, part: JSONObject) -> None:
         """Add a part, with the signature that waits for it."""
         if "functionCall" in part:
             if self._calls:
                 part = {**part, SIGNATURE: self._calls.pop(0)}
-            elif self.placeholders and not self._called and SIGNATURE not in part:
+            elif self.placeholders and self._called is not self.parts and SIGNATURE not in part:
                 part = {**part, SIGNATURE: DUMMY_SIGNATURE}
-            self._called = True
+            self._called = self.parts
         elif self._texts and "text" in part:
             part = {**part, SIGNATURE: self._texts.pop(0)}
         self.parts.append(part)
 
     def finish(self) -> list[JSONObject]:
         """Return the parts, with those without text for what no text has come for, and begin another content."""
-        parts, self.parts, self._called = self.parts, [], False
-        if self._calls or self._texts:
+        parts, self.parts = self.parts, []
+        if self.waits:
             parts += [{"text": "", SIGNATURE: signature} for signature in self._texts]
-            self._calls, self._texts = [], []
+            self.waits, self._calls, self._texts = False, [], []
         return parts
 
 
