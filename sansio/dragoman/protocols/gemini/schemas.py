@@ -101,10 +101,8 @@ def _lower(name: JSON) -> JSON:
 
 
 # The fields of the vendor's Schema that every server knows (google-genai 3.4.0), but for those that are converted.
-_FIELDS = frozenset(
-    ("title", "description", "default", "minItems", "maxItems", "required", "pattern", "nullable")
-)
-_FIELDS |= {"minimum", "maximum", "minLength", "maxLength", "minProperties", "maxProperties", "example"}
+_FIELDS = {"title", "description", "default", "required", "pattern", "nullable", "example"}
+_FIELDS |= {name for name, form in _FORMS.items() if form == "number"}
 _FORMATS = frozenset(("float", "double", "int32", "int64", "enum", "date-time"))
 # Keywords that no model needs.
 _SILENT = frozenset(("$schema", "$id", "$defs", "definitions", "$comment", "examples"))

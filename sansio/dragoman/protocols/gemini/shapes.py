@@ -40,17 +40,11 @@ _NUMBER = JSONType((int, float), NUMBER.name, read_number)
 
 REQUEST_SHAPE: dict[str, Shape] = {
     "model": STRING,
-    "contents": None,
-    "systemInstruction": None,
-    "tools": None,
+    **members("contents systemInstruction tools"),
     "toolConfig": {
-        "functionCallingConfig": {
-            "mode": None,
-            "allowedFunctionNames": None,
-            "streamFunctionCallArguments": None,  # the whole arguments always come in one piece
-        },
-        "retrievalConfig": Setting(None),
-        "includeServerSideToolInvocations": Setting(None),
+        # The third does not matter: the whole arguments always come in one piece.
+        "functionCallingConfig": members("mode allowedFunctionNames streamFunctionCallArguments"),
+        **members("retrievalConfig includeServerSideToolInvocations", Setting(None)),
     },
     "generationConfig": {
         "temperature": Setting("temperature", _NUMBER),
@@ -74,13 +68,11 @@ REQUEST_SHAPE: dict[str, Shape] = {
         **members("enableEnhancedCivicAnswers audioTranscriptionConfig", Setting(None)),
         **members("enableAffectiveDialog translationConfig", Setting(None)),
     },
-    "safetySettings": Setting(None),
     "cachedContent": Setting("cached_content", STRING),
     "continuationToken": Setting("continuation_token", STRING),
     "labels": Setting("metadata", OBJECT),
     "serviceTier": Setting("service_tier", STRING),
-    "store": Setting(None),
-    "modelArmorConfig": Setting(None),
+    **members("safetySettings store modelArmorConfig", Setting(None)),
 }
 SETTING_PATHS: dict[Param, str] = setting_paths(REQUEST_SHAPE)
 
@@ -109,7 +101,7 @@ RESULT_SHAPE: dict[str, Shape] = {
     },
     **_SIDE,
 }
-CONTENT_SHAPE: dict[str, Shape] = {"role": None, "parts": None}
+CONTENT_SHAPE: dict[str, Shape] = members("role parts")
 FUNCTION_SHAPE: dict[str, Shape] = {
     **members("name description parameters parametersJsonSchema"),
     **members("response responseJsonSchema behavior", Setting(None)),
@@ -165,17 +157,14 @@ _MEANINGLESS: frozenset[str | int] = frozenset({"NEGLIGIBLE", "HARM_SEVERITY_NEG
 _TOKENS: Shape = [{"token": None, "tokenId": None, "logProbability": None}]
 CANDIDATE_SHAPE: dict[str, Shape] = {
     **WRITTEN_CANDIDATE_SHAPE,
-    "content": {"role": None, "parts": None},
+    "content": CONTENT_SHAPE,
     "logprobsResult": {"chosenCandidates": _TOKENS, "topCandidates": [{"candidates": _TOKENS}]},
     # The average follows from the log probabilities. The last three are kept whole.
     **members("finishMessage avgLogprobs tokenCount citationMetadata groundingMetadata urlContextMetadata"),
     "safetyRatings": [
         {
-            "category": None,
-            "probability": DroppedUnless(_NO_FIELD, _MEANINGLESS),
-            "probabilityScore": None,
-            "severity": DroppedUnless(_NO_FIELD, _MEANINGLESS),
-            "severityScore": None,
+            **members("category probabilityScore severityScore"),
+            **members("probability severity", DroppedUnless(_NO_FIELD, _MEANINGLESS)),
             "blocked": _NO_FIELD,
         }
     ],
@@ -184,9 +173,7 @@ CANDIDATE_SHAPE: dict[str, Shape] = {
 # What a piece of a call's arguments may hold besides a piece of a string.
 ARGUMENT_VALUES = ("numberValue", "boolValue", "nullValue", "structValue", "listValue")
 PART_SHAPE: dict[str, Shape] = {
-    "text": None,
-    "thought": None,
-    "thoughtSignature": None,
+    **members("text thought thoughtSignature"),
     "functionCall": {
         **members("id name args willContinue"),
         "partialArgs": [dict.fromkeys(("jsonPath", "stringValue", *ARGUMENT_VALUES, "willContinue"))],

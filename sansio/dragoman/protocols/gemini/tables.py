@@ -6,6 +6,7 @@ members of objects in `shapes`.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from functools import partial
 from typing import Literal
 
@@ -68,16 +69,9 @@ SIGNED = "of"
 
 # Placeholders for the signature of a call that another model made (ai.google.dev/gemini-api/docs/thought-signatures,
 # read 2026-11-22): Gemini CLI 0.61.0 sends the first as it is, pydantic-ai its base64.
-DUMMY_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
-PLACEHOLDERS = frozenset(
-    {
-        DUMMY_SIGNATURE,
-        DUMMY_SIGNATURE.rstrip("="),
-        "skip_thought_signature_validator",
-        "context_engineering_is_the_way_to_go",
-        "Y29udGV4dF9lbmdpbmVlcmluZ19pc190aGVfd2F5X3RvX2dv",
-    }
-)
+_PLACEHOLDERS = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
+DUMMY_SIGNATURE, _OTHER_DUMMY = (b64encode(text.encode("ascii")).decode("ascii") for text in _PLACEHOLDERS)
+PLACEHOLDERS = frozenset((*_PLACEHOLDERS, DUMMY_SIGNATURE, DUMMY_SIGNATURE.rstrip("="), _OTHER_DUMMY))
 
 ROLES: dict[str, Literal["user", "assistant", "system"]] = {
     "user": "user",
