@@ -184,26 +184,13 @@ class ContentsWriter(msgspec.Struct):
         return {"functionCall": {"id": part.call_id, "name": part.name, "args": arguments}}
 
     def _result(self, part: ToolResult) -> JSONObject:
-        text = ""
-        media: list[JSONObject] = []
-        if len(part.parts) == 1 and type(part.parts[0]) is Text and part.parts[0].citations is None:
-            text = part.parts[0].text
-        elif part.parts:
-            text, media = self._result_content(part)
-        # "use "output" key to specify function output and "error" key to specify error details" (google-genai 3.4.0).
-        # It is an object, never a list or a text (vscode-copilot-chat#2745, read 2026-11-22).
-        result: JSONObject = {"id": part.call_id} if self._capabilities.function_ids else {}
-        result["name"] = self._names.get(part.call_id, part.call_id)
-        result["response"] = {"error" if part.is_error else "output": text}
-        if media:
-            result["parts"] = media
-        return {"functionResponse": result}
-
-    def _result_content(self, part: ToolResult) -> tuple[str, list[JSONObject]]:
-        """Return the text of a result, and the media in it. Those that it cannot hold wait for its turn's end."""
+        """Return the part of a result. Media that it cannot hold wait for its turn's end."""
         texts: list[str] = []
         media: list[JSONObject] = []
         for inner in part.parts:
+            if type(inner) is Text and inner.citations is None:
+                texts.append(inner.text)  # as most are
+                continue
             written = self._part(inner, "result") or {"text": ""}
             if "text" in written:
                 texts.append(written["text"])
@@ -212,7 +199,14 @@ class ContentsWriter(msgspec.Struct):
             else:
                 self._media.append(written)
                 self._ledger.altered(inner.path, "moved out of the tool result into the content after it")
-        return "\n\n".join(filter(None, texts)), media
+        # "use "output" key to specify function output and "error" key to specify error details" (google-genai 3.4.0).
+        # It is an object, never a list or a text (vscode-copilot-chat#2745, read 2026-11-22).
+        result: JSONObject = {"id": part.call_id} if self._capabilities.function_ids else {}
+        result["name"] = self._names.get(part.call_id, part.call_id)
+        result["response"] = {"error" if part.is_error else "output": "\n\n".join(filter(None, texts))}
+        if media:
+            result["parts"] = media
+        return {"functionResponse": result}
 
 
 def write_media(part: Media, ledger: Ledger) -> JSONObject:

@@ -200,9 +200,9 @@ def _write_hosted(tool: HostedTool, capabilities: Capabilities, ledger: Ledger) 
         block = {"googleSearch": {}}
         if use.blocked_domains:
             block["googleSearch"]["excludeDomains"] = list(use.blocked_domains)
-    known = {tool.kind, tag, *_IMPLIED, getattr(use, "authorization", None), *leaves(block)}
+    known = {None, tool.kind, tag, *_IMPLIED, getattr(use, "authorization", None), *leaves(block)}
     for key, value in (tool.native or {}).items():
-        if any(leaf is not None and leaf not in known for leaf in leaves(value)):
+        if not known.issuperset(leaves(value)):
             ledger.dropped(child(tool.path, key), f"Gemini's {next(iter(block))} has no such setting")
     return [block]
 
