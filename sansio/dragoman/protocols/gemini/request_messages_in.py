@@ -54,8 +54,8 @@ class ConversationReader(msgspec.Struct):
     signer: Signer
     repairs: list[Loss] = []
     _has_calls: bool = False  # in the content that is being read
-    # Of the last turn with calls: their ids and names, which the first result without an id makes ids by name, and all
-    # of them under None; and the ids that have a result.
+    # Of the last content with calls: their ids and names, until a result without an id comes; then the ids by name, and
+    # all of them under None; and the ids that have a result.
     _calls: list[tuple[str, str]] = []
     _waiting: dict[str | None, deque[str]] = {}
     _answered: set[str] = set()
@@ -85,7 +85,7 @@ class ConversationReader(msgspec.Struct):
                 if type(text := part.get("text")) is str:
                     read = (Text(text, None, None, first, native=part),)
                     return Message(role, read, path, native=content, plain=bool(text))
-                if "functionResponse" in part:
+                if part.get("functionResponse") is not None:
                     return Message(role, (self._result(part, first),), path, native=content)
         if role is None:
             role = ROLES.get((CHECKS.optional(content, "role", path, STRING) or "user").lower())
