@@ -156,6 +156,9 @@ class Keyring:
         stored: the keys in the store. Of those with a name that is in `keys` too, none is accepted.
         groups: those that stored keys may be in.
         aws_keys: those that clients may sign with.
+
+    Attributes:
+        aws_keys: By their ids.
     """
 
     def __init__(
@@ -172,7 +175,7 @@ class Keyring:
         keys = list(keys)
         self._keys = _by_hash((key, None) for key in keys)
         self._named = {key.name: key for key in keys}
-        self._aws_keys = {key.access_key_id: key for key in aws_keys}
+        self.aws_keys = {key.access_key_id: key for key in aws_keys}
         self._stored = stored
         self._groups = groups
         self._view: Mapping[str, ClientKey] = {}
@@ -213,14 +216,6 @@ class Keyring:
         if known.ends is not None or known.key.disabled or known.problem is not None:
             known.check(now)
         return known.key
-
-    def signature(self, headers: Iterable[tuple[bytes, bytes]], now: float) -> AwsSignature | None:
-        """Return the signature that a request came with, where keys of AWS are configured. See read_signature()."""
-        return read_signature(headers, now) if self._aws_keys else None
-
-    def aws_key(self, key_id: str) -> AwsKey | None:
-        """Return the key of AWS with this id."""
-        return self._aws_keys.get(key_id)
 
     def named(self, name: str, now: float) -> ClientKey:
         """Return the key of this name. Raises RequestRefused (401) if there is none, or it is not valid now."""
@@ -294,9 +289,10 @@ class KeyAuthMiddleware:
             try:
                 if not self._needs_key:
                     refuse_form_content_type(scope["headers"])
-                signature = self._keyring.signature(scope["headers"], time.time())
-                if signature is not None:
-                    return self._pass_signed(signature, scope, receive, send)
+                if self._keyring.aws_keys:
+                    signature = read_signature(scope["headers"], time.time())
+                    if signature is not None:
+                        return self._pass_signed(signature, scope, receive, send)
                 if self._needs_key:
                     key = self._keyring.authenticate(scope["headers"], time.time(), scope["query_string"])
                     scope = {**scope, SCOPE_KEY: key}
@@ -318,7 +314,7 @@ class KeyAuthMiddleware:
         self, signature: AwsSignature, scope: Scope, receive: Receive
     ) -> tuple[ClientKey, Receive]:
         """Return the signer's key, and what receives the body once more. Raises RequestRefused."""
-        aws_key = self._keyring.aws_key(signature.key_id)
+        aws_key = self._keyring.aws_keys.get(signature.key_id)
         if aws_key is None:
             raise refused(_OTHER_SIGNER)
         headers = dict(scope["headers"])

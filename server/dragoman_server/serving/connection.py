@@ -191,7 +191,7 @@ class Connection:
         """Note that no request is open, or that one is."""
         if not idle:
             self.worker.idle.pop(self, None)
-            self.read_within(None)
+            self._deadline = math.inf
             return
         self.request_events = None
         if not self._ended:

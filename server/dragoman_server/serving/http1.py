@@ -121,7 +121,7 @@ class HTTP1:
             await self._write(interim_response(status, [*headers, date_header()]))
             return
         # "A server that intends to close the connection ... SHOULD send a Connection header field" -- RFC 9112, 9.6
-        is_last = self._reading is not _Reading.AHEAD or self._is_stopping
+        is_last = self._reading is not _Reading.AHEAD or self._transport.worker.terminated.is_set
         close = [(b"connection", b"close")] if is_last else []
         self._begun = self._response.begin(status, [*headers, *close, date_header()])
 
@@ -137,7 +137,8 @@ class HTTP1:
         if self._begun:
             await self._write(b"")
         self._close_stream()
-        if self._reading is _Reading.AHEAD and self._response.is_kept and not self._is_stopping:
+        is_stopping = self._transport.worker.terminated.is_set
+        if self._reading is _Reading.AHEAD and self._response.is_kept and not is_stopping:
             self._reading = _Reading.HEAD
             self._transport.set_idle(True)
             if self._buffer:
@@ -165,10 +166,6 @@ class HTTP1:
         data, self._begun = self._begun + data, b""
         if data:
             await self._transport.write(data)
-
-    @property
-    def _is_stopping(self) -> bool:
-        return self._transport.worker.terminated.is_set
 
     def _close_stream(self) -> None:
         stream, self._stream = self._stream, None

@@ -39,7 +39,8 @@ class Http1Response:
     def __init__(self, version: str, method: str, headers: Headers) -> None:
         self._has_body = method != "HEAD"
         self._knows_chunks = version >= "1.1"
-        self._keeps = self._knows_chunks and b"close" not in _connection_options(headers)
+        has_options = b"connection" in dict(headers)
+        self._keeps = self._knows_chunks and not (has_options and b"close" in _connection_options(headers))
         self._left: int | None = 0  # bytes of the body; None: it ends with the connection
         self.has_begun = self.is_chunked = self.is_kept = False
 

@@ -228,7 +228,7 @@ class AsyncioStream(asyncio.Protocol):
         self._deadline = math.inf if timeout is None else self._time() + timeout
         if timeout is not None and (self._timer is None or self._deadline < self._timer_at):
             self._arm()
-        self._reader = self._loop.create_future()
+        self._reader = asyncio.Future(loop=self._loop)
         return self._reader
 
     def _wake(self, error: BaseException | None = None) -> None:

@@ -167,8 +167,11 @@ def test_other_credentials_are_no_signature() -> None:
         assert read_signature(headers, NOW) is None
 
 
-def test_without_keys_of_aws_a_signature_is_no_credential() -> None:
-    assert Keyring((), Secret("secret")).signature(signed()["headers"], 0) is None
+@pytest.mark.anyio
+async def test_without_keys_of_aws_a_signature_is_no_credential() -> None:
+    client = await call(signed(now=time.time()), aws_keys=())
+    assert client.status == 401
+    assert "this gateway needs a client key" in json.loads(client.body)["message"]
 
 
 # The application.
@@ -178,14 +181,20 @@ AWS_KEY = AwsKey(access_key_id=KEY_ID, secret_access_key=Secret(SECRET), client_
 MESSAGE = {"id": "m", "type": "message", "role": "assistant", "content": [], "stop_reason": "end_turn"}
 
 
-async def call(scope: Scope, body: bytes = BODY, key: ClientKey = KEY, **server: Any) -> FakeClient:
+async def call(
+    scope: Scope,
+    body: bytes = BODY,
+    key: ClientKey = KEY,
+    aws_keys: tuple[AwsKey, ...] = (AWS_KEY,),
+    **server: Any,
+) -> FakeClient:
     upstream = UpstreamSettings(name="up", protocol="anthropic_messages", base_url="http://127.0.0.1:9")
     settings = Settings(
         server=ServerSettings(secret=Secret("a-secret-of-some-length-0123456789"), **server),
         upstreams=(upstream,),
         models={"*": "up/m"},
         client_keys=(key,),
-        aws_keys=(AWS_KEY,),
+        aws_keys=aws_keys,
     )
     app = create_app(settings, client=OneResponse(Script([json.dumps(MESSAGE).encode()])))
     client = FakeClient(body)
@@ -233,7 +242,7 @@ async def test_who_did_not_sign_gets_to_know_nothing_of_a_key() -> None:
 def test_an_aws_key_may_be_that_of_a_stored_key() -> None:
     stored: Any = SimpleNamespace(keys={"red": KEY, "blue": replace(KEY, name="blue", group="gone")})
     keyring = Keyring((), Secret("secret"), stored=stored, aws_keys=(AWS_KEY,))
-    assert keyring.aws_key(KEY_ID) is AWS_KEY
+    assert keyring.aws_keys.get(KEY_ID) is AWS_KEY
     assert keyring.named("red", NOW) is KEY
     for name, reason in (("blue", "there is no group gone"), ("green", "there is no client key green")):
         with pytest.raises(RequestRefused, match=reason):
