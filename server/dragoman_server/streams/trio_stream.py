@@ -1,7 +1,7 @@
 """A byte stream on trio: a non-blocking socket and trio's readiness calls; with TLS, the same with an SSLObject.
 
 It waits first and reads afterwards: tokens come slowly, so an attempt before the wait would in most cases be a wasted
-system call.
+system call. The deadline of a wait is a time that one task looks at when the earliest timer fires.
 """
 
 import contextlib
