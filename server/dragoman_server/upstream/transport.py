@@ -32,8 +32,11 @@ from dragoman_server.upstream.http1 import Http1Exchange, ResponseHead, chunk
 from dragoman_server.upstream.pool import ConnectionLease, ConnectionPool, Origin, PoolLimits
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# A body up to this size is written together with the head; copying a larger one costs more than a second write.
-_JOIN_LIMIT = 64 * 1024
+# A body up to this size is written together with the head. asyncio's TLS takes as much in one write before it can tell
+# that the peer does not read.
+_JOIN_LIMIT = 128 * 1024
+# While the rest of a larger body waits for the server to read, its response is read.
+_SMALL_BODY = 64 * 1024
 # Bytes of a body that are handled before other tasks run. One read may return 256 KiB, which may be 36,000 empty events
 # or chunks of one byte: 30 ms of work, an eighth of that in one turn.
 _TURN_BYTES = 32 * 1024
@@ -310,12 +313,18 @@ async def _send_and_read_head(
     early, head, content = None, request.head, request.content
     write_error: str | None = None  # as text: the traceback of an exception refers to this frame
     try:
+        rest: bytes | memoryview | StreamedContent | None
         if isinstance(content, bytes) and len(content) <= _JOIN_LIMIT:
-            await stream.send_all(head + content, timeout)
+            rest = stream.send_now(head + content)
+            if rest is not None and len(content) <= _SMALL_BODY:
+                await stream.send_all(rest, timeout)
+                rest = None
         else:
             await stream.send_all(head, timeout)
+            rest = content
+        if rest is not None:
             early = _EarlyResponse(exchange)
-            await early.read_while_sending(stream, content, timeout)
+            await early.read_while_sending(stream, rest, timeout)
     except FramingError as error:
         raise errors.UpstreamBroken(f"{where}: {error}") from None
     except TimeoutError:
@@ -339,7 +348,7 @@ class _EarlyResponse:
         self._broken: FramingError | None = None
 
     async def read_while_sending(
-        self, stream: ByteStream, content: bytes | StreamedContent, timeout: float | None
+        self, stream: ByteStream, content: bytes | memoryview | StreamedContent, timeout: float | None
     ) -> None:
         """Send the body until it is sent, or refused: the server need not read a request that it refuses.
 
@@ -351,7 +360,7 @@ class _EarlyResponse:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(return_if_cancelled, self._read, stream, tasks.cancel_scope)
             try:
-                if isinstance(content, bytes):
+                if isinstance(content, (bytes, memoryview)):
                     await stream.send_all(content, timeout)
                 else:
                     await _send_pieces(stream, content, timeout)

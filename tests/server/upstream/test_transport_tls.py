@@ -71,6 +71,23 @@ async def test_requests_and_reuse(certificate: Certificate) -> None:
         assert (transport.pool.busy, transport.pool.idle) == (0, 1)
 
 
+@pytest.mark.all_combinations
+@pytest.mark.parametrize("tls", [False, True])
+async def test_a_connection_is_used_again_after_a_prompt_of_an_agent(
+    certificate: Certificate, tls: bool
+) -> None:
+    """The response to what the kernel takes immediately does not come before the request is sent."""
+    script = answering(HELLO, times=3)
+    async with (
+        ScriptedServer(script, tls=certificate.server() if tls else None) as server,
+        aclosing(Http1Transport(tls=certificate.client())) as transport,
+    ):
+        for content in (b"{}", b"q" * 100_000, b"q" * 100_000):
+            body = await opened(transport, get(server, content=content))
+            assert await body.receive() == b"hello"
+        assert [request.count(b"q") for request in server.peers[0].requests][1:] == [100_000, 100_000]
+
+
 REFUSAL = b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\n"
 LARGE = b"q" * 20_000_000
 
