@@ -1,7 +1,7 @@
 """When to send a heartbeat. Time is an argument, the deadline is a result.
 
 Any byte to the client is a sign of life, so the deadline is the last byte plus the interval. The bytes of a heartbeat
-are `Endpoint.heartbeat`; the gateway sends them in `RequestHandler._send_heartbeat`.
+are `Endpoint.heartbeat`; the gateway sends them in `ClientStream._send_heartbeat`.
 """
 
 from __future__ import annotations

@@ -11,14 +11,15 @@ several requests; and a client that leaves ends all of it.
     betas            which betas an upstream gets
     affinity         the key of a conversation, and the ids of files and other objects that it refers to
     explanation      what would happen to a request with a plan, for `http.explanation`
-    request_handler  the scope of a request and its tasks: leaving, heartbeats, hedges, its writer
+    request_handler  the scope of a request and its tasks: leaving, hedges
     account_pool     the account of each attempt, and what its outcome means for it
     attempt          one request to one upstream, and its response
     response_reads   what an attempt knows about a read before it is translated
     loss_policy      what happens to a request that would lose something
     refused_members  members that upstreams have refused by name
     tool_grammar     checks of a model's input for free-text tools
-    outbox           the bytes of a stream on their way to the client, and what an attempt is told of them
+    client_stream    a stream on its way to the client: its writer and its heartbeats
+    outbox           the bytes of that stream, and what an attempt is told of them
     upstream_errors  which text of an upstream's failure the client gets
     upload           a body on its way to the upstream while it arrives
     records          puts what became of a request into its record

@@ -1,10 +1,9 @@
 """Carry out a planned request in one cancel scope: everything that a request starts ends with it.
 
 A client that leaves cancels the scope. The upstream reader owns the upstream response, so that cancelling it closes
-that connection immediately. It passes the bytes of a stream to an Outbox, and waits there if it is ahead of a slow
-client. A writer is a task of the same group, while there is something that it has to send; so is a heartbeat, which a
-timer starts during silence. The reader of a whole response writes it. Expected failures are values (a Reply, or an
-error in the stream); only bugs, and what the client's channel raises, are raised.
+that connection immediately. It passes the bytes of a stream to a ClientStream, and waits there if it is ahead of a slow
+client. The reader of a whole response writes it. Expected failures are values (a Reply, or an error in the stream);
+only bugs, and what the client's channel raises, are raised.
 
 Nothing is sent before there is content, because until then a failure can still be a plain HTTP error, on which clients
 retry. Only a heartbeat that is due may come first.
@@ -18,19 +17,18 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.lowlevel
 import msgspec
-from anyio.abc import TaskGroup
 
 from dragoman import Keepalive, Ledger, Outcome, Relay, ResponseMachine
 from dragoman.jsontext import JSONObject, encode
 from dragoman_server.accounts.usage import estimate_input
 from dragoman_server.platform.cancellation import return_if_cancelled
 from dragoman_server.platform.off_loop import off_loop
-from dragoman_server.platform.timers import CallAt, Timer, event_loop_timers
 from dragoman_server.policy.error_actions import ErrorAction
 from dragoman_server.proxying.attempt import Attempt, AttemptFailure
 from dragoman_server.proxying.client_request import SCOPE_SENDERS, ClientRequest
+from dragoman_server.proxying.client_stream import ClientStream
 from dragoman_server.proxying.destinations import record_destination
-from dragoman_server.proxying.outbox import NOW, Delivery, Outbox
+from dragoman_server.proxying.outbox import NOW, Delivery
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.proxying.records import CLIENT_LEFT, note_failure, record_end
 from dragoman_server.wire import replies
@@ -69,10 +67,6 @@ class RequestHandler:
     """
 
     _scope: anyio.CancelScope  # of everything, from run() on
-    # Of a stream, while that runs.
-    _tasks: TaskGroup
-    _keepalive: Keepalive
-    _call_at: CallAt
 
     def __init__(
         self,
@@ -97,8 +91,6 @@ class RequestHandler:
         self._telemetry = request.telemetry
         self._time = request.time
         self._started_at = self._time()
-        self._sent_at = self._started_at  # the latest bytes, which _time_is_up() tells _keepalive
-        self._timer: Timer | None = None
         self._winner: Attempt | None = None  # the client gets the response of this one
         self._first_content_s: float | None = None  # of that
         self._failed: list[tuple[Attempt, AttemptFailure]] = []
@@ -106,10 +98,8 @@ class RequestHandler:
         self._machine: ResponseMachine | None = None
         self._upstream_headers: HeaderList = []
         self._started = False  # bytes of the response are out, or on their way
-        self._head_sent = False  # of a stream
-        self._end_sent = False  # the end of the response has been handed to the server
-        # Of a stream. Code that takes bytes from a machine puts them here before its next await: so they stay in order.
-        self._outbox = Outbox(request.response) if plan.streams else None
+        self._end_sent = False  # the whole response has been handed to the server
+        self._stream: ClientStream | None = None  # that the client gets, while this runs
         self._record.model, self._record.stream = plan.context.model or None, plan.streams
         record_destination(self._record, plan.destination)
         if request.telemetry is not None:
@@ -121,16 +111,14 @@ class RequestHandler:
         It returns, too, when the client has left.
         """
         if self._plan.streams:
-            async with anyio.create_task_group() as self._tasks:
-                self._scope, self._call_at = self._tasks.cancel_scope, event_loop_timers()
-                self._keepalive = Keepalive(self._gateway.settings.server.keepalive_s, self._started_at)
+            async with anyio.create_task_group() as tasks:
+                self._scope = tasks.cancel_scope
+                keepalive = Keepalive(self._gateway.settings.server.keepalive_s, self._started_at)
+                self._stream = ClientStream(self, self._request, tasks, keepalive)
                 try:
-                    self._set_timer()
                     await self._request.watch(self._read_upstream, self._client_has_left)
                 finally:
-                    del self._tasks  # a reference cycle
-                    if self._timer is not None:
-                        self._timer.cancel()
+                    self._stream.stop()
         else:
             with anyio.CancelScope() as self._scope:
                 await self._request.watch(self._read_upstream, self._client_has_left)
@@ -141,12 +129,12 @@ class RequestHandler:
         if left:
             await self._store_partial()
         # The group and its tasks form a reference cycle, which holds this object until a garbage collection.
-        self._machine = self._winner = self._unstored = None
+        self._machine = self._winner = self._unstored = self._stream = None
         self._failed.clear()
         return self._reply
 
     def _client_has_left(self) -> None:
-        if not self._end_sent:
+        if not (self._end_sent if self._stream is None else self._stream.end_sent):
             self._scope.cancel()  # whatever follows
             self._record.outcome = "client_left"
             if self._end_for_disconnect():
@@ -158,26 +146,42 @@ class RequestHandler:
         A relay may find out only here: some clients leave, and some servers end, at the finish reason.
         """
         machine = self._machine
-        if machine is None or self._translating is not None:
+        if machine is None or self.translating is not None:
             return False
-        unsent = self._outbox is not None and self._outbox.unsent
+        unsent = self._stream is not None and self._stream.outbox.unsent
         sent = not (unsent or machine.data_to_send())
         machine.fail(CLIENT_LEFT)
         return sent and machine.outcome is Outcome.COMPLETED
 
+    # What a stream asks for, see StreamSource.
+
     @property
-    def _translating(self) -> anyio.Event | None:
+    def translating(self) -> anyio.Event | None:
         """See Attempt. Nothing but its thread uses the machine meanwhile."""
         return None if self._winner is None else self._winner.translating
 
-    def _heartbeat(self) -> bytes:
+    def heartbeat(self) -> bytes:
         """Return bytes to send between frames. Held-back events stay, because another attempt may start again."""
         if self._winner is None:
-            return self._plan.endpoint.heartbeat_for(self._plan.context)
-        machine = self._winner.machine
-        assert machine is not None
-        heartbeat = machine.heartbeat()
-        return machine.data_to_send() + heartbeat if heartbeat else b""
+            heartbeat = self._plan.endpoint.heartbeat_for(self._plan.context)
+            if heartbeat and self._plan.endpoint.heartbeat_event is not None:
+                self._request.announced = True
+        else:
+            machine = self._winner.machine
+            assert machine is not None
+            heartbeat = machine.heartbeat()
+            if heartbeat:
+                heartbeat = machine.data_to_send() + heartbeat
+        self._started = self._started or bool(heartbeat)
+        return heartbeat
+
+    def begin_stream(self) -> tuple[int, list[tuple[bytes, bytes]]]:
+        winner = self._winner
+        status, headers = self._plan.stream_head(
+            None if winner is None else winner.status, () if winner is None else winner.raw_headers
+        )
+        self._record_head(status)
+        return status, encode_headers([*headers, *self._headers()])
 
     # The attempts.
 
@@ -194,11 +198,11 @@ class RequestHandler:
             if self._winner is None:
                 await self._give_up()
         finally:
-            if self._outbox is not None:
-                self._outbox.close()
+            if self._stream is not None:
+                self._stream.outbox.close()
             await self._attempts.close()
-        if self._outbox is not None:
-            await self._outbox.sent()
+        if self._stream is not None:
+            await self._stream.outbox.sent()
 
     async def _attempt(self, attempt: Attempt) -> AttemptFailure | None:
         """Make one attempt, and report its outcome to its account. None: the client gets this response, or another.
@@ -319,15 +323,15 @@ class RequestHandler:
         """Take what an attempt has for the client. See Recipient."""
         if self._winner is not attempt:
             return self._claim(attempt)
-        machine, outbox = attempt.machine, self._outbox
+        machine, stream = attempt.machine, self._stream
         assert machine is not None
-        if attempt.ended or outbox is None:
+        if attempt.ended or stream is None:
             return Delivery.WAIT
         ready = machine.data_to_send()
-        if ready and outbox.put(ready):
-            self._sent_at = self._time()
+        if ready and stream.outbox.put(ready):
+            stream.sent_at = self._time()
             return NOW
-        return NOW if outbox.has_room else Delivery.WAIT
+        return NOW if stream.outbox.has_room else Delivery.WAIT
 
     def _claim(self, attempt: Attempt) -> Delivery:
         """The first attempt that has something wins; the others end.
@@ -350,9 +354,9 @@ class RequestHandler:
 
     async def finish_delivery(self, attempt: Attempt) -> None:
         """Take the rest, and wait until there is room for more. See Recipient."""
-        machine, outbox = attempt.machine, self._outbox
+        machine, stream = attempt.machine, self._stream
         assert machine is not None
-        if attempt.ended or outbox is None:
+        if attempt.ended or stream is None:
             if self._store_response is not None:
                 await self._store_when_complete(machine)
             await self._release_request()
@@ -360,10 +364,10 @@ class RequestHandler:
             return
         if ready := machine.data_to_send():
             self._started = True
-            outbox.put(ready)
-        self._start_writer(outbox)
+            stream.outbox.put(ready)
+        stream.start_writer()
         await self._release_request()
-        await outbox.room()
+        await stream.outbox.room()
 
     async def _release_request(self) -> None:
         """Let go of the request once no other attempt sends it: a stream or a slow client may last for hours."""
@@ -380,20 +384,21 @@ class RequestHandler:
 
     async def _end(self, last: bytes | replies.Reply) -> None:
         """Send the end of the stream, or the whole response."""
-        outbox = self._outbox
+        stream = self._stream
         if not isinstance(last, replies.Reply):
-            assert outbox is not None
+            assert stream is not None
             failed = self._machine is not None and self._machine.error is not None
             if failed and not self._plan.ends_with_errors:
                 if last:
-                    outbox.put(last)
-                outbox.close()  # without an end, so that the server cuts the response off
+                    stream.outbox.put(last)
+                stream.outbox.close()  # without an end, so that the server cuts the response off
             else:
-                outbox.end(last)
-            self._start_writer(outbox)
+                stream.outbox.end(last)
+            stream.start_writer()
             return
-        if outbox is not None:
-            outbox.close()
+        if stream is not None:
+            stream.outbox.close()
+            stream.end_sent = True
         self._record_head(last.status)
         self._end_sent, self._reply = True, last
         if self._sends:
@@ -458,58 +463,6 @@ class RequestHandler:
         if store is not None and cached is not None:
             store.put(self._request.reasoning_key, *cached, anyio.current_time())
 
-    def _start_writer(self, outbox: Outbox) -> None:
-        if outbox.wants_writer():
-            self._tasks.start_soon(return_if_cancelled, self._write_client, name="write")
-
-    async def _write_client(self) -> None:
-        """Send what is in the outbox: nothing else writes meanwhile."""
-        response, outbox = self._request.response, self._outbox
-        assert outbox is not None
-        while (chunk := outbox.take()) is not None:
-            if not self._head_sent:
-                self._head_sent = True
-                status, headers = self._stream_head()
-                self._record_head(status)
-                await response.start(status, headers)
-            self._end_sent = chunk.last
-            await (response.end if chunk.last else response.write)(chunk.data)
-            self._sent_at = self._time()
-
-    def _set_timer(self) -> None:
-        deadline = self._keepalive.next_deadline()
-        if deadline is not None:
-            self._timer = self._call_at(deadline, self._time_is_up)
-
-    def _time_is_up(self) -> None:
-        """Send a heartbeat, if nothing was sent since the timer was set."""
-        outbox = self._outbox
-        assert outbox is not None
-        # What is not sent yet is for a client that does not read.
-        self._keepalive.sent(self._time() if outbox.unsent else self._sent_at)
-        if self._keepalive.due(self._time()):
-            self._tasks.start_soon(return_if_cancelled, self._send_heartbeat, outbox, name="heartbeat")
-        else:
-            self._set_timer()
-
-    async def _send_heartbeat(self, outbox: Outbox) -> None:
-        while (translating := self._translating) is not None:
-            await translating.wait()
-        if not (outbox.closed or outbox.unsent):
-            heartbeat = self._heartbeat()
-            if not heartbeat:
-                return  # nor later
-            self._started = True
-            if self._winner is None and self._plan.endpoint.heartbeat_event is not None:
-                self._request.announced = True
-            if outbox.put(heartbeat):
-                self._sent_at = self._time()
-            elif outbox.wants_writer():
-                await self._write_client()
-        if not outbox.closed:
-            self._keepalive.sent(self._sent_at)
-            self._set_timer()
-
     def _record_head(self, status: int) -> None:
         self._record.status = status
         self._record.first_byte_s = self._time() - self._started_at
@@ -522,10 +475,3 @@ class RequestHandler:
         for name, value in loss_header(self._plan.losses, response_losses):
             headers.append((name, self._plan.scrub(value)))
         return headers
-
-    def _stream_head(self) -> tuple[int, list[tuple[bytes, bytes]]]:
-        winner = self._winner
-        status, headers = self._plan.stream_head(
-            None if winner is None else winner.status, () if winner is None else winner.raw_headers
-        )
-        return status, encode_headers([*headers, *self._headers()])

@@ -83,8 +83,8 @@ class ConversationReader(msgspec.Struct):
             part = parts[0]  # a shortcut for most: one text or result
             if type(part) is dict and len(part) == 1:
                 if type(text := part.get("text")) is str:
-                    read = (Text(text, None, None, first, native=part),)
-                    return Message(role, read, path, native=content, plain=bool(text))
+                    only = (Text(text, None, None, first, native=part),)
+                    return Message(role, only, path, native=content, plain=bool(text))
                 if part.get("functionResponse") is not None:
                     return Message(role, (self._result(part, first),), path, native=content)
         if role is None:
