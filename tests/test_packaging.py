@@ -24,6 +24,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+import dragoman_server
+
 ROOT = Path(__file__).parents[1]
 LOCKS = ROOT / "tests" / "tools" / "requirements"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -53,6 +55,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def wheel(built: dict[str, Path]) -> zipfile.ZipFile:
     return zipfile.ZipFile(built[".whl"])
+
+
+def test_the_gateway_has_the_version_of_the_release() -> None:
+    assert dragoman_server.__version__ == PROJECT["project"]["version"]
 
 
 @pytest.mark.promise("S17")
@@ -401,7 +407,7 @@ def test_the_main_suite_does_not_read_the_recordings() -> None:
     assert readers == []
 
 
-@pytest.mark.parametrize(("missing", "command"), [("click", "--help"), ("httpx2", "serve")])
+@pytest.mark.parametrize(("missing", "command"), [("click", "--help"), ("starlette", "serve")])
 def test_without_the_extra_the_command_names_what_to_install(missing: str, command: str) -> None:
     code = (
         f"import sys; sys.modules[{missing!r}] = None; sys.argv[1:] = [{command!r}];"

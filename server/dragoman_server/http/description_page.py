@@ -7,13 +7,13 @@ import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from dragoman.jsontext import JSONObject
 from dragoman_server.wire.headers import HeaderList
 
-_STYLE = files(__package__).joinpath("description_page.css").read_text("utf-8")
+_STYLE = Path(__file__).with_name("description_page.css").read_text("utf-8")
 _STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 
 PAGE_HEADERS: HeaderList = [

@@ -4,10 +4,8 @@ import json
 import shlex
 import sys
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 # By the extra's name in pyproject.toml: the module that it brings.
 _MODULES = {
@@ -35,6 +33,10 @@ def missing_extra(name: str) -> str | None:
 
 def install_command(extra: str) -> str:
     """Return the shell command that adds an extra to this installation, from where it came."""
+    # The first takes a tenth of a start, and few need it.
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.request import url2pathname
+
     package = f"dragoman[{extra}]"
     options = ["-m", "pip", "install"]
     with suppress(PackageNotFoundError):

@@ -9,7 +9,7 @@ import math
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.abc
@@ -21,10 +21,12 @@ from dragoman_server.platform.cancellation import return_if_cancelled
 from dragoman_server.platform.changes import Flag, Lock
 from dragoman_server.platform.clock import event_loop_clock
 from dragoman_server.serving.http1 import HTTP1
-from dragoman_server.serving.http2 import HTTP2
 from dragoman_server.serving.tasks import AppEvents, AppTasks, Request
 from dragoman_server.settings import ServerSettings
 from dragoman_server.streams.byte_stream import ByteStream
+
+if TYPE_CHECKING:
+    from dragoman_server.serving.http2 import HTTP2
 
 # The first bytes of an HTTP/2 client (RFC 9113, 3.4).
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -133,7 +135,7 @@ class Connection:
             async with anyio.create_task_group() as self.tasks:
                 self.apps = AppTasks(self.tasks, self.worker.requests)
                 if self._stream.alpn_protocol() == "h2":
-                    self._protocol = HTTP2(self)
+                    self._protocol = self._http2()
                 elif self.tls or not self.settings.http2:
                     self._protocol = HTTP1(self)
                 await self._read()
@@ -273,10 +275,17 @@ class Connection:
             data = self._first = self._first + data
             if len(data) < len(_PREFACE) and _PREFACE.startswith(data):
                 return
-            self._protocol = HTTP2(self) if data.startswith(_PREFACE) else HTTP1(self)
+            self._protocol = self._http2() if data.startswith(_PREFACE) else HTTP1(self)
             self._first = b""
         # Nothing is read meanwhile, so this must return soon: otherwise a client that leaves is not noticed.
         await self._protocol.data_received(data)
+
+    def _http2(self) -> "HTTP2":
+        # Its import takes as long as ten requests, and most servers have no such client. With TLS the server has
+        # imported it.
+        from dragoman_server.serving.http2 import HTTP2
+
+        return HTTP2(self)
 
     async def _finish(self) -> None:
         self.apps.end()

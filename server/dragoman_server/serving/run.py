@@ -198,7 +198,11 @@ def _tls_context(server: ServerSettings) -> ssl.SSLContext | None:
     config.certfile, config.keyfile = server.certfile, server.keyfile
     # An encrypted key is an error; without a password here, OpenSSL waits for one on the terminal.
     config.keyfile_password = ""
-    config.alpn_protocols = ["h2", "http/1.1"] if server.http2 else ["http/1.1"]
+    config.alpn_protocols = ["http/1.1"]
+    if server.http2:
+        import dragoman_server.serving.http2  # noqa: F401 - which otherwise the first connection does
+
+        config.alpn_protocols.insert(0, "h2")
     return config.create_ssl_context()
 
 

@@ -10,15 +10,13 @@ redirects to hosts that are not configured, or log URLs.
 """
 
 import ssl
-import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import anyio
 import anyio.lowlevel
-import httpx2
 
 from dragoman.codec import SSE, Framing
 from dragoman.sse import FrameDecoder
@@ -29,7 +27,6 @@ from dragoman_server.streams.byte_stream import Take
 from dragoman_server.upstream import errors
 from dragoman_server.upstream.content_coding import CodingError, ContentDecoder, decoder_for
 from dragoman_server.upstream.http1 import RequestError, request_head
-from dragoman_server.upstream.httpx2_transport import Httpx2Body, Httpx2Transport
 from dragoman_server.upstream.pool import PoolLimits
 from dragoman_server.upstream.transport import (
     Http1Request,
@@ -39,9 +36,16 @@ from dragoman_server.upstream.transport import (
     UpstreamTimeouts,
     trusting_context,
 )
+from dragoman_server.upstream.urls import URL, environment_proxies, parse_url
 from dragoman_server.wire.headers import media_type
 
-Transport = Http1Transport | Httpx2Transport
+if TYPE_CHECKING:
+    # Imported for the first request by a proxy.
+    import httpx2
+
+    from dragoman_server.upstream.httpx2_transport import Httpx2Body, Httpx2Transport
+
+    Transport = Http1Transport | Httpx2Transport
 
 # Seconds that closing a response may take. On our transport it takes none, on httpx2's there may be a TLS handshake.
 CLOSE_S = 2.0
@@ -191,19 +195,23 @@ class UpstreamClient(BackgroundTaskGroup):
             trust store, and httpx2's transport.
     """
 
-    _direct: Transport | None = None
+    _direct: "Transport | None" = None
 
     def __init__(
         self,
         *,
-        transport: Http1Transport | httpx2.AsyncBaseTransport | None = None,
+        transport: "Http1Transport | httpx2.AsyncBaseTransport | None" = None,
         expects_tls: bool = True,
         expects_proxies: bool = False,
     ) -> None:
         self._tls: ssl.SSLContext | None = None
-        self._replacement = (
-            Httpx2Transport(transport) if isinstance(transport, httpx2.AsyncBaseTransport) else transport
-        )
+        self._replacement: Transport | None
+        if transport is None or isinstance(transport, Http1Transport):
+            self._replacement = transport
+        else:
+            from dragoman_server.upstream.httpx2_transport import Httpx2Transport
+
+            self._replacement = Httpx2Transport(transport)
         self._expects_tls = expects_tls
         self._expects_proxies = expects_proxies
         self._proxied: dict[str, Httpx2Transport] = {}
@@ -211,8 +219,10 @@ class UpstreamClient(BackgroundTaskGroup):
 
     async def __aenter__(self) -> Self:
         if self._replacement is None:
-            self._env_proxies = urllib.request.getproxies()
+            self._env_proxies = environment_proxies()
             if self._expects_proxies or self._env_proxies:
+                import httpx2
+
                 self._tls = httpx2.create_ssl_context()  # which imports its transport
             elif self._expects_tls:
                 self._tls = trusting_context()
@@ -278,7 +288,7 @@ class UpstreamClient(BackgroundTaskGroup):
         request = Http1Request(method, url, head, content, timeouts or UpstreamTimeouts())
         return UpstreamResponse(self, request, call.framing, proxy)
 
-    def _transport_for(self, proxy: str | None, where: str) -> Transport:
+    def _transport_for(self, proxy: str | None, where: str) -> "Transport":
         if self._direct is None:
             raise RuntimeError("the upstream client is used outside its `async with` block")
         if proxy is None:
@@ -290,12 +300,20 @@ class UpstreamClient(BackgroundTaskGroup):
                 raise errors.UpstreamUnreachable(
                     f"{where}: a SOCKS proxy needs the extra socks of Dragoman, see `dragoman doctor`"
                 ) from None
-            except (ValueError, httpx2.InvalidURL):
+            except ValueError:
                 raise errors.UpstreamUnreachable(f"{where}: the proxy's URL cannot be used") from None
         return self._proxied[proxy]
 
-    def _proxy_transport(self, proxy: str) -> Httpx2Transport:
+    def _proxy_transport(self, proxy: str) -> "Httpx2Transport":
+        import httpx2
+
+        from dragoman_server.upstream.httpx2_transport import Httpx2Transport
+
         limits = PoolLimits()
+        try:
+            httpx2.URL(proxy)
+        except httpx2.InvalidURL as error:
+            raise ValueError(str(error)) from None
         transport = httpx2.AsyncHTTPTransport(
             verify=self._tls if self._tls is not None else True,
             limits=httpx2.Limits(
@@ -308,18 +326,12 @@ class UpstreamClient(BackgroundTaskGroup):
         return Httpx2Transport(transport, proxied=True)
 
 
-# A gateway sends to a few URLs over and over, and parsing one costs as much as writing a request head.
-@lru_cache(maxsize=256)
-def _parse_url(url: str) -> httpx2.URL:
-    return httpx2.URL(url)
-
-
 @lru_cache(maxsize=256)
 def _request_url(url: str) -> RequestURL:
     """Return the URL of a request. Raises UpstreamRequestInvalid."""
     try:
-        parsed = _parse_url(url)
-    except httpx2.InvalidURL:
+        parsed = parse_url(url)
+    except ValueError:
         raise errors.UpstreamRequestInvalid("the upstream's URL is not valid") from None
     if parsed.scheme not in ("http", "https") or not parsed.host or not 0 < (parsed.port or 1) < 65536:
         raise errors.UpstreamRequestInvalid(
@@ -331,25 +343,27 @@ def _request_url(url: str) -> RequestURL:
 def origin_of(url: str) -> tuple[str, str]:
     """Return the origin of a URL, as errors name it, and its host; both are empty if the URL is not valid."""
     try:
-        parsed = _parse_url(url)
-    except httpx2.InvalidURL:
+        parsed = parse_url(url)
+    except ValueError:
         return "", ""
     return _origin(parsed), parsed.host
 
 
 def environment_proxy(url: str) -> str | None:
     """Return the proxy that the environment names for a URL, with its credentials; None for a direct connection."""
-    return _env_proxy(_parse_url(url), urllib.request.getproxies())
+    return _env_proxy(parse_url(url), environment_proxies())
 
 
-def _env_proxy(url: httpx2.URL, proxies: Mapping[str, str]) -> str | None:
+def _env_proxy(url: URL, proxies: Mapping[str, str]) -> str | None:
     if not proxies:
         return None
+    import urllib.request
+
     proxy = proxies.get(url.scheme) or proxies.get("all")
     if not proxy or urllib.request.proxy_bypass(url.netloc.decode("ascii")):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def _origin(url: httpx2.URL) -> str:
+def _origin(url: URL) -> str:
     return f"{url.scheme}://{url.netloc.decode('ascii')}"

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import repeat
+from typing import TYPE_CHECKING
 
-import h11
 import msgspec
 
 from dragoman_server.streams.http1_body import (
@@ -24,6 +24,9 @@ from dragoman_server.streams.http1_body import (
     UntilCloseBody,
 )
 from dragoman_server.streams.http1_head import FIELD_LINE, TOKEN, plain_headers
+
+if TYPE_CHECKING:
+    import h11  # when the first head comes that is not plain
 
 # Bytes of a response head, with the interim ones before it. h11's default is 16 KiB; some providers' policy and tracing
 # headers come close to that.
@@ -154,6 +157,8 @@ class Http1Exchange:
         return head
 
     def _receive_by_h11(self, data: bytes) -> ResponseHead | None:
+        import h11
+
         if self._h11 is None:
             # Its own limit counts only incomplete data, so what it accepts depends on the cuts: see receive_data().
             self._h11 = h11.Connection(our_role=h11.CLIENT, max_incomplete_event_size=sys.maxsize)
@@ -231,6 +236,6 @@ def _body_decoder(method: str, status: int, headers: Mapping[str, str]) -> BodyD
     return UntilCloseBody()
 
 
-def _without_quote(error: h11.ProtocolError) -> str:
+def _without_quote(error: "h11.ProtocolError") -> str:
     # h11's text is the rule, followed by the repr of the offending bytes.
     return str(error).partition(": b")[0]

@@ -107,7 +107,7 @@ class Httpx2Transport:
             response = await self._transport.handle_async_request(
                 httpx2.Request(
                     request.method,
-                    request.url.parsed,
+                    str(request.url.parsed),
                     headers=[(name, value) for name, _, value in [line.partition(b": ") for line in lines]],
                     content=request.content
                     if isinstance(request.content, bytes)

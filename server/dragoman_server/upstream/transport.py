@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import anyio
 import anyio.lowlevel
-import httpx2
 import msgspec
 
 from dragoman_server.hosts import StreamedContent
@@ -30,6 +29,7 @@ from dragoman_server.streams.http1_body import BodyDecoder, FramingError
 from dragoman_server.upstream import errors
 from dragoman_server.upstream.http1 import Http1Exchange, ResponseHead, chunk
 from dragoman_server.upstream.pool import ConnectionLease, ConnectionPool, Origin, PoolLimits
+from dragoman_server.upstream.urls import URL
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 # A body up to this size is written together with the head. asyncio's TLS takes as much in one write before it can tell
@@ -69,14 +69,14 @@ class RequestURL(NamedTuple):
         where: The name of the server in errors.
     """
 
-    parsed: httpx2.URL
+    parsed: URL
     origin: Origin
     target: bytes
     host: bytes
     where: str
 
     @classmethod
-    def of(cls, url: httpx2.URL) -> "RequestURL":
+    def of(cls, url: URL) -> "RequestURL":
         origin = Origin(url.scheme, url.raw_host.decode("ascii"), url.port or _DEFAULT_PORTS[url.scheme])
         return cls(url, origin, url.raw_path, url.netloc, f"{url.scheme}://{url.netloc.decode('ascii')}")
 
@@ -103,6 +103,8 @@ def trusting_context() -> ssl.SSLContext:
         return ssl.create_default_context(capath=folder)
     paths = ssl.get_default_verify_paths()
     if sys.platform != "linux" or not os.path.isfile(paths.openssl_cafile):
+        import httpx2
+
         return httpx2.create_ssl_context()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(

@@ -42,6 +42,11 @@ main()
 UNUSED = {
     "coredis": "the account store valkey",
     "dragoman.lint": "the command lint",
+    "h11": "heads that are not plain",
+    "h2": "clients over HTTP/2",
+    "httpx2": "proxies, and URLs that are not plain",
+    "importlib.metadata": "plug-ins, and advice about extras",
+    "urllib.request": "proxies of the environment",
     "dragoman_server.cli.keys.command": "the command keys",
     "sqlite3": "stores in files",
     "httpcore2": "upstreams over TLS or by a proxy",

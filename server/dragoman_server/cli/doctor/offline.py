@@ -9,7 +9,6 @@ import shlex
 import ssl
 import stat
 import time
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -32,6 +31,7 @@ from dragoman_server.settings.fields import DAY_S, settings_of
 from dragoman_server.settings.problems import CheckFinding, ValueOrigin, quote_value
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.values import is_loopback
+from dragoman_server.upstream.urls import environment_proxies
 
 if TYPE_CHECKING:
     from dragoman_server.platform.sqlite_file import SQLiteFileFormat
@@ -234,7 +234,7 @@ def _keys(loaded: LoadedConfig) -> Iterator[CheckFinding]:
 
 def _proxies(loaded: LoadedConfig) -> Iterator[CheckFinding]:
     """Yield the proxy by which each upstream is reached."""
-    in_environment = bool(urllib.request.getproxies())
+    in_environment = bool(environment_proxies())
     for index, upstream in enumerate(loaded.settings.upstreams):
         subject = f"upstream {upstream.name}"
         if upstream.proxy is not None:
