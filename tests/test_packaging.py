@@ -407,7 +407,7 @@ def test_the_main_suite_does_not_read_the_recordings() -> None:
     assert readers == []
 
 
-@pytest.mark.parametrize(("missing", "command"), [("click", "--help"), ("starlette", "serve")])
+@pytest.mark.parametrize(("missing", "command"), [("click", "--help"), ("anyio", "serve")])
 def test_without_the_extra_the_command_names_what_to_install(missing: str, command: str) -> None:
     code = (
         f"import sys; sys.modules[{missing!r}] = None; sys.argv[1:] = [{command!r}];"
