@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
-from starlette.routing import Route
+from starlette.routing import Match, Route, compile_path
 from starlette.types import Receive, Scope, Send
 
 from dragoman.codec import ProtocolSpec
-from dragoman_server.http.request import Parameter, Query
+from dragoman_server.http.request import Parameter, Query, path_below_mount
 
 
 class MediaType(NamedTuple):
@@ -83,11 +83,29 @@ def _unique(these: Sequence[Any], those: Sequence[Any]) -> list[Any]:
 
 
 class DescribedRoute(Route):
-    """A path with what requests do there, by their method. The endpoint is as Starlette's Route has it."""
+    """A path with what requests do there, by their method. The endpoint is as Starlette's Route has it.
+
+    The pattern of its path is compiled for the first request that may be meant for it: those of all paths take a tenth
+    of a start.
+    """
 
     def __init__(self, path: str, endpoint: Any, **operations: ApiOperation) -> None:
-        super().__init__(path, endpoint, methods=list(operations))
+        super().__init__("/", endpoint, methods=list(operations))  # which has been compiled
+        del self.path_regex, self.path_format, self.param_convertors
+        self.path = path
         self.operations = operations
+        self._start = path.partition("{")[0]
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("path_regex", "path_format", "param_convertors"):
+            raise AttributeError(name)
+        self.path_regex, self.path_format, self.param_convertors = compile_path(self.path)
+        return getattr(self, name)
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if path_below_mount(scope).startswith(self._start):
+            return super().matches(scope)
+        return Match.NONE, {}
 
 
 class AdminRoute(DescribedRoute):
