@@ -58,8 +58,7 @@ class ContentsWriter(msgspec.Struct):
         else:
             for part in message.parts:
                 if type(part) is Text and role != self._open and part.text and part.citations is None:
-                    self._start(role)  # a shortcut for most: no signature waits
-                    self._parts.append({"text": part.text})
+                    self._start(role, [{"text": part.text}])  # a shortcut for most: no signature waits
                 else:
                     self._append(role, self._part(part, role))
 
@@ -67,7 +66,7 @@ class ContentsWriter(msgspec.Struct):
         """Write a message of this protocol: as it came, or its parts that did not change as they came."""
         self._names.update({part.call_id: part.name for part in message.parts if type(part) is ToolCall})
         if message.native is not None:
-            self._start("")
+            self._start("", [])
             self.contents.append(message.native)
             return
         before = len(self.contents)
@@ -78,7 +77,7 @@ class ContentsWriter(msgspec.Struct):
 
     def finish(self) -> list[JSONObject]:
         """Return the contents."""
-        self._start("")
+        self._start("", [])
         return self.contents
 
     def system_parts(self, message: Message) -> list[JSONObject]:
@@ -103,7 +102,7 @@ class ContentsWriter(msgspec.Struct):
             return
         is_behind = role == "user" and "functionResponse" not in part and self._ends_with_result()
         if is_behind or role != self._open:
-            self._start(role)
+            self._start(role, [])
         if role == "model":
             self._signed.add(part)
         else:
@@ -112,14 +111,14 @@ class ContentsWriter(msgspec.Struct):
     def _ends_with_result(self) -> bool:
         return bool(self._parts) and "functionResponse" in self._parts[-1]
 
-    def _start(self, role: str) -> None:
+    def _start(self, role: str, parts: list[JSONObject]) -> None:
         """End the open content and begin one of this role, or none. Media of results go in between."""
-        parts: list[JSONObject] = []
         if self._media and self._ends_with_result():
-            parts, self._media = self._media, parts
-            if role != "user":
-                self.contents.append({"role": "user", "parts": parts})
-                parts = []
+            media, self._media = self._media, []
+            if role == "user":
+                parts[:0] = media
+            else:
+                self.contents.append({"role": "user", "parts": media})
         if self._open == "model" and (self._signed.waits or not self._parts) and not self._signed.finish():
             self.contents.pop()
         self._open, self._parts = role, parts
@@ -172,7 +171,7 @@ class ContentsWriter(msgspec.Struct):
             self._ledger.foreign_reasoning(part.path, signature.origin)
         elif not (self._native and signature.native.get(SIGNED)):  # the part still has it
             if role != self._open:
-                self._start(role)
+                self._start(role, [])
             self._signed.sign(signature.native)
         return None
 
@@ -185,12 +184,11 @@ class ContentsWriter(msgspec.Struct):
 
     def _result(self, part: ToolResult) -> JSONObject:
         """Return the part of a result. Media that it cannot hold wait for its turn's end."""
+        only = part.parts[0] if len(part.parts) == 1 else None
+        text = only.text if type(only) is Text and only.citations is None else None  # a shortcut for most
         texts: list[str] = []
         media: list[JSONObject] = []
-        for inner in part.parts:
-            if type(inner) is Text and inner.citations is None:
-                texts.append(inner.text)  # as most are
-                continue
+        for inner in part.parts if text is None else ():
             written = self._part(inner, "result") or {"text": ""}
             if "text" in written:
                 texts.append(written["text"])
@@ -203,7 +201,8 @@ class ContentsWriter(msgspec.Struct):
         # It is an object, never a list or a text (vscode-copilot-chat#2745, read 2026-11-22).
         result: JSONObject = {"id": part.call_id} if self._capabilities.function_ids else {}
         result["name"] = self._names.get(part.call_id, part.call_id)
-        result["response"] = {"error" if part.is_error else "output": "\n\n".join(filter(None, texts))}
+        text = "\n\n".join(filter(None, texts)) if text is None else text
+        result["response"] = {"error" if part.is_error else "output": text}
         if media:
             result["parts"] = media
         return {"functionResponse": result}
