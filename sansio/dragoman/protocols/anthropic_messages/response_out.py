@@ -364,7 +364,7 @@ def write_citation(event: events.Annotation, block: str, ledger: Ledger) -> JSON
     return {
         "type": "web_search_result_location",
         "url": event.url,
-        "title": event.title,
+        "title": event.title or event.url,  # some clients accept no null
         "cited_text": "",
         "encrypted_index": "",
     }
