@@ -197,8 +197,8 @@ class ContentBlockReader(msgspec.Struct):
         if kind == "tool_use":
             return self._close_call(block, cut)
         native = {**block.native, **{key: "".join(texts) for key, texts in block.members.items()}}
-        if block.texts:
-            native = {**native, "input": _parse_input("".join(block.texts))}
+        if text := "".join(block.texts):  # an input without members has one delta, of no text
+            native = {**native, "input": _parse_input(text)}
         return [
             events.Opaque(NAME, kind, native, f"/content/{block.index}", search=self._search(kind, native))
         ]
