@@ -197,6 +197,5 @@ class UploadContent:
 
 def content_error(error: RemoteProtocolError | RequestRefused) -> WireError:
     """Return the error of a body for its client. Whatever the status is, the upstream has not caused it."""
-    return WireError(
-        ErrorKind.INVALID_REQUEST, error.message, status=error.status, code=error.code, param=None
-    )
+    kind = ErrorKind.TOO_LARGE if error.status == 413 else ErrorKind.INVALID_REQUEST
+    return WireError(kind, error.message, status=error.status, code=error.code, param=None)

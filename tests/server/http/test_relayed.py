@@ -456,6 +456,7 @@ async def test_a_form_that_cannot_be_sent_whole_ends_the_call(
         client = FakeClient(body if isinstance(body, list) else pieces(body))
         await send(app, "/v1/audio/transcriptions", client, **{"content_type": FORM, **headers})
         assert (client.status, expected[1] in message(client)) == (expected[0], True), client.body
+        assert (client.error["code"] == "request_too_large") == (client.status == 413)
         assert fake.open_now == 0
         # No response was read: the request was never complete.
         assert all(each.fake.reads == 0 for each in fake.sent)
