@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from itertools import product
 from typing import TypeVar
 
 import anyio
@@ -137,33 +138,41 @@ class ClientLimits:
         self._store_failed = False
 
     def check_model(
-        self, key: ClientKey, protocol: str, model: str, listed: ListedModels = NO_LISTED_MODELS
+        self,
+        key: ClientKey,
+        protocol: str,
+        model: str,
+        listed: ListedModels = NO_LISTED_MODELS,
+        others: Sequence[str] = (),
     ) -> list[Price]:
         """Return the prices of the models that a request may go to, none if no budget bears it.
 
         protocol: the client's. model: as the client names it, "" for none. listed: the models that upstreams list.
+        others: the models that it names besides, from other_models().
 
-        Raises RequestRefused (403) if the key may not use the model.
+        Raises RequestRefused (403) if the key may not use one of the models.
         """
         for holder in key.holders if model else ():
             if not holder.allows(model):
-                more = ", ..." if len(holder.models) > _MAX_NAMES else ""
-                raise _forbidden(
-                    f"the {holder.label} may not use the model {_quote(model)}; it may use "
-                    f"{', '.join(holder.models[:_MAX_NAMES])}{more}"
-                )
+                raise _not_allowed(holder, model)
         with_budget = next(_with_budget(key), None)
-        chain = None if with_budget is None else resolve_chain(self._settings, protocol, model, listed)
+        chain = None
+        if with_budget is not None or others:
+            chain = resolve_chain(self._settings, protocol, model, listed)
         if chain is None or isinstance(chain, UnknownModel):
             return []  # the plan of the request raises the error
+        for name, holder in product(others, key.holders):
+            if not (holder.allows(name) or all(holder.allows(f"{to.upstream}/{name}") for to in chain)):
+                raise _not_allowed(holder, name)
         prices = []
-        for route in chain:
-            price = self._prices.find(model, route.upstream, route.upstream_model)
+        for to, other in product(chain, (None, *others)) if with_budget is not None else ():
+            name = to.upstream_model if other is None else other
+            price = self._prices.find(model if other is None else None, to.upstream, name)
             if price is None:
                 assert with_budget is not None
                 raise _forbidden(
-                    f"the {with_budget.label} has a budget, and the model {_quote(model)} has no price here: "
-                    f"{_quote(f'{route.upstream}/{route.upstream_model}')} needs a table in [[prices]]"
+                    f"the {with_budget.label} has a budget, and the model {_quote(other or model)} has no price here: "
+                    f"{_quote(f'{to.upstream}/{name}')} needs a table in [[prices]]"
                 )
             prices.append(price)
         return prices
@@ -405,6 +414,14 @@ def _counters(holder: LimitHolder, now: float) -> list[Counter]:
     slot = int(now // LEASE_S)
     reserved = [(f"{counter}:reserved:{begun}", (begun + 2) * LEASE_S) for begun in (slot, slot - 1)]
     return [*reserved, (counter, None if ends is None else ends.timestamp())]
+
+
+def _not_allowed(holder: LimitHolder, model: str) -> RequestRefused:
+    more = ", ..." if len(holder.models) > _MAX_NAMES else ""
+    return _forbidden(
+        f"the {holder.label} may not use the model {_quote(model)}; it may use "
+        f"{', '.join(holder.models[:_MAX_NAMES])}{more}"
+    )
 
 
 def _forbidden(message: str) -> RequestRefused:

@@ -34,6 +34,7 @@ from dragoman_server.http.operations import (
 )
 from dragoman_server.http.request import BodyReader, Parameter, invalid_parameter
 from dragoman_server.log import RequestRecord
+from dragoman_server.models.others import other_models
 from dragoman_server.models.routes import default_model
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.proxying.affinity import reasoning_key, referred_ids
@@ -170,19 +171,31 @@ class BaseEndpoint(ABC):
             request.headers |= headers
         request_head = await request.off_loop(len(body), peek, body, request.model_in_path)
         model = request_head.model or default_model(self.gateway.settings) or ""
-        await self.admit(request, model, len(body), counts=counts)
+        others = list[str]()
+        if request.key is not None:
+            others = await request.off_loop(len(body), other_models, request_head.fields)
+        await self.admit(request, model, len(body), counts=counts, others=others)
         return body, request_head
 
-    async def admit(self, request: ClientRequest, model: str, size: int, *, counts: bool = True) -> None:
+    async def admit(
+        self,
+        request: ClientRequest,
+        model: str,
+        size: int,
+        *,
+        counts: bool = True,
+        others: Sequence[str] = (),
+    ) -> None:
         """Let a request pass whose client key may send it. Raises RequestRefused for all others.
 
-        model: "" for none. size: of the body, in bytes. counts: as for read().
+        model: "" for none. size: of the body, in bytes. counts: as for read(). others: from other_models().
         """
         gateway, limits = self.gateway, self.gateway.limits
         request.record.model = model or None
         await gateway.catalog.ensure_list_for(model)
         if request.key is not None:
-            prices = limits.check_model(request.key, self.protocol.name, model, gateway.catalog.listed)
+            listed = gateway.catalog.listed
+            prices = limits.check_model(request.key, self.protocol.name, model, listed, others)
             if counts:
                 request.reserved = await limits.admit(request.key, limits.estimate(prices, size))
         if counts and limits.needs_usage(request.key):

@@ -17,6 +17,7 @@ from dragoman_server.http.relayed import (
     head_of,
     head_of_form,
     named_model,
+    others_of,
     protocol_of_row,
     rule_or_refuse,
 )
@@ -147,7 +148,7 @@ class RequestExplainer:
             for upstream in rule:
                 limits.check_upstream(key, upstream)
             for model in reversed(models):  # as they are admitted
-                limits.check_model(key, client.name, model)
+                limits.check_model(key, client.name, model, others=others_of(row, head, call.body))
         if len(call.body) > SMALL_BYTES and (boundary is not None or not models):
             notes.append("a large body is sent while it arrives, and to one account only")
         planner = RelayedPlanner(

@@ -25,11 +25,12 @@ from dragoman_server.http.operations import (
     MediaType,
 )
 from dragoman_server.http.request import BodyReader, Query, path_below_mount
+from dragoman_server.models.others import other_models
 from dragoman_server.proxying.affinity import referred_ids
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.proxying.relayed_plan import RelayedPlanner
 from dragoman_server.proxying.upload import Upload
-from dragoman_server.relayed.batch import models_in
+from dragoman_server.relayed.batch import heads_in, models_in
 from dragoman_server.relayed.body import ids_in_path
 from dragoman_server.relayed.form import Form, boundary_of
 from dragoman_server.relayed.table import (
@@ -139,8 +140,11 @@ class RelayingEndpoint(BaseEndpoint):
         if row.model is ModelPlace.REQUESTS:
             body = await upload.read_whole()
             models = await request.off_loop(len(body), models_in, body)
-        if request.key is not None and sends and not row.shows_cost(has_model=bool(models)):
-            gateway.limits.refuse_unknown_cost(request.key)
+        others = list[str]()
+        if request.key is not None and sends:
+            others = await request.off_loop(len(body or b""), others_of, row, head, body or b"")
+            if not row.shows_cost(has_model=bool(models)):
+                gateway.limits.refuse_unknown_cost(request.key)
         if not models and row.model is not ModelPlace.BODY and sends:
             body = await upload.read_if_small()
         known = body or b""
@@ -152,7 +156,8 @@ class RelayingEndpoint(BaseEndpoint):
             account = account if account.partition("/")[0] == rule[0] else ""
             self._check_upstreams(request, rule)
         for model in reversed(models or [""]):  # the first one is in the record, and counts
-            await self.admit(request, model, upload.length or upload.size, counts=model in ("", *models[:1]))
+            counts = model in ("", *models[:1])
+            await self.admit(request, model, upload.length or upload.size, counts=counts, others=others)
         if request.response.meter is not None:
             request.response.meter = NoMeter()
         if body is None and sends:
@@ -254,6 +259,12 @@ def head_of(row: RelayedPath, model_in_path: str, body: bytes) -> RequestHead:
     if row.model is ModelPlace.RESOURCE:
         model = peek(body).model.removeprefix("models/")
     return RequestHead(model, False, {})
+
+
+def others_of(row: RelayedPath, head: RequestHead, body: bytes) -> list[str]:
+    """Return the models that a request names besides its own. Raises RemoteProtocolError."""
+    heads = heads_in(body) if row.model is ModelPlace.REQUESTS else [head]
+    return list(dict.fromkeys(name for each in heads for name in other_models(each.fields)))
 
 
 def head_of_form(named: str, model_in_path: str, form_model: str | None) -> RequestHead:

@@ -1,4 +1,4 @@
 """Model names: routes finds the upstream of a name, catalog collects all names.
 
-listing fetches the lists of upstreams, info reads them.
+others finds those that a request names besides its own. listing fetches the lists of upstreams, info reads them.
 """

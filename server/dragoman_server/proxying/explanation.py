@@ -18,6 +18,7 @@ from dragoman_server.capabilities.cloud_apis import cloud_api_of
 from dragoman_server.capabilities.resolve import KnownCapability, known_capabilities
 from dragoman_server.hosts import HostError, UpstreamCall, add_key, host_of
 from dragoman_server.hosts.credentials import authorize_cloud_call
+from dragoman_server.models.others import other_models
 from dragoman_server.models.routes import deciding_upstream
 from dragoman_server.policy.attempts import Account, Attempts, Offer, Selection, UpstreamAccounts
 from dragoman_server.proxying.destinations import Destination, at_account, find_destinations
@@ -122,7 +123,8 @@ def explain(
         head = peek(body, model)
         model = head.model
         if client_key is not None:
-            ClientLimits(settings, MemoryAccountStore()).check_model(client_key, client.name, model)
+            limits = ClientLimits(settings, MemoryAccountStore())
+            limits.check_model(client_key, client.name, model, others=other_models(head.fields))
         chain = find_destinations(settings, client, model)
         chain = at_account(chain, account) or chain
     except (RemoteProtocolError, RequestRefused) as error:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from dragoman import RemoteProtocolError, peek
+from dragoman import RemoteProtocolError, RequestHead, peek
 from dragoman.jsontext import splice_model
 
 _decode_list = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
@@ -15,9 +15,14 @@ MAX_REQUESTS = 100_000
 MAX_MODELS = 100
 
 
+def heads_in(body: bytes) -> list[RequestHead]:
+    """Return the heads of the requests. Raises RemoteProtocolError."""
+    return [peek(bytes(each["params"])) for each in _requests(peek(body).fields)]
+
+
 def models_in(body: bytes) -> list[str]:
     """Return the models of the requests, each once. Raises RemoteProtocolError."""
-    found = list(dict.fromkeys(peek(bytes(each["params"])).model for each in _requests(peek(body).fields)))
+    found = list(dict.fromkeys(head.model for head in heads_in(body)))
     if len(found) > MAX_MODELS:
         raise RemoteProtocolError(f"a batch may have at most {MAX_MODELS} models", path="/requests")
     return found

@@ -398,3 +398,39 @@ async def test_a_higher_estimate_takes_the_place_of_the_first() -> None:
         assert await spent_by(limits, key) == 1.5
         await limits.settle(key, Usage(), 0.0, reserved)
         assert await spent_by(limits, key) == 0
+
+
+# Models that a request names besides its own.
+
+RESTRICTED = {"models": ["up/m", "up/small-*", "fast"]}
+PRICED = {"budget": 1.0, "budget_period": "total"}
+BIG = {"model": "big"}
+ADVISOR = {"type": "advisor_1", "name": "advisor"}
+FUNCTION = {"name": "f", "parameters": {"properties": {"model": {"type": "string"}}}}
+OTHERS: list[tuple[dict[str, Any], str, dict[str, Any], str]] = [
+    (RESTRICTED, MESSAGES, {"fallbacks": [BIG]}, "may not use the model 'big'"),
+    (RESTRICTED, MESSAGES, {"fallbacks": [{"model": "small-1"}, BIG]}, "may not use the model 'big'"),
+    (RESTRICTED, MESSAGES, {"fallbacks": [{"model": "small-1"}], "tools": [{**ADVISOR, "model": "fast"}]}, ""),
+    (RESTRICTED, MESSAGES, {"tools": [ADVISOR | BIG]}, "may not use the model 'big'"),
+    (RESTRICTED, MESSAGES, {"fallbacks": "default"}, ""),
+    (RESTRICTED, CHAT, {"models": ["small-1", "big"]}, "may not use the model 'big'"),
+    (RESTRICTED, CHAT, {"tools": [{"type": "function", "function": FUNCTION}]}, ""),
+    (RESTRICTED, CHAT, {"models": [f"small-{n}" for n in range(101)]}, "at most 100 models"),
+    (PRICED, CHAT, {"models": ["small-1"]}, ""),
+    (PRICED, CHAT, {"models": ["big"]}, "'up/big' needs a table"),
+    ({}, CHAT, {"models": ["big"]}, ""),
+]  # fmt: skip
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("limits", "protocol", "members", "refusal"), OTHERS)
+async def test_other_models_in_a_request_are_checked_too(
+    limits: dict[str, Any], protocol: str, members: dict[str, Any], refusal: str
+) -> None:
+    prices = (Price(model="up/m", input=1.0, output=1.0), Price(model="up/small-*", input=1.0, output=1.0))
+    gateway = scripted(protocol, keys={"red": limits}, prices=prices)
+    client = await gateway.call(
+        PATHS[protocol], {"model": "up/m", "max_tokens": 5, "messages": [], **members}
+    )
+    assert refusal in (client.error["message"] if client.status != 200 else ""), client.body
+    assert (client.status == 200, len(gateway.upstreams.sent)) == (not refusal, int(not refusal)), client.body

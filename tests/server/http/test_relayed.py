@@ -882,6 +882,16 @@ RULE = {"/v1/moderations": ("up",), "/v1/images": ("up",), "/v1/batches": ("up",
             batch("claude/x", "claude/y"),
             "may not use the model",
         ),
+        (
+            {"models": ("claude/x",)},
+            "/v1/messages/batches",
+            {
+                "requests": [
+                    {"custom_id": "a", "params": {"model": "claude/x", "fallbacks": [{"model": "y"}]}}
+                ]
+            },
+            "may not use the model 'y'",
+        ),
     ],
 )
 async def test_a_keys_models_and_budget_apply(limits: Any, path: str, body: Any, refusal: str) -> None:
