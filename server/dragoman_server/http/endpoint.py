@@ -172,7 +172,7 @@ class BaseEndpoint(ABC):
         request_head = await request.off_loop(len(body), peek, body, request.model_in_path)
         model = request_head.model or default_model(self.gateway.settings) or ""
         others = list[str]()
-        if request.key is not None:
+        if request.key is not None and request.key.limits_models:
             others = await request.off_loop(len(body), other_models, request_head.fields)
         await self.admit(request, model, len(body), counts=counts, others=others)
         return body, request_head

@@ -141,7 +141,7 @@ class RelayingEndpoint(BaseEndpoint):
             body = await upload.read_whole()
             models = await request.off_loop(len(body), models_in, body)
         others = list[str]()
-        if request.key is not None and sends:
+        if request.key is not None and request.key.limits_models and sends:
             others = await request.off_loop(len(body or b""), others_of, row, head, body or b"")
             if not row.shows_cost(has_model=bool(models)):
                 gateway.limits.refuse_unknown_cost(request.key)

@@ -123,6 +123,11 @@ class ClientKey(LimitHolder):
             return "no group"
         return "expired" if self.expires is not None and self.expires.timestamp() <= now else "active"
 
+    @property
+    def limits_models(self) -> bool:
+        """True if it matters which models a request names: they are not all allowed, or need a price."""
+        return any(holder.models or holder.budget is not None for holder in self.holders)
+
     def may_use(self, model: str) -> bool:
         """True if a request with this key may name the model."""
         return all(holder.allows(model) for holder in self.holders)
