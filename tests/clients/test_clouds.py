@@ -285,5 +285,5 @@ def test_an_error_in_a_stream_for_botocore(runtime: Any, kind: str) -> None:
 
 
 def test_what_is_not_served_is_an_error_for_botocore(runtime: Any) -> None:
-    with pytest.raises(ClientError, match="there is nothing at this path"):
+    with pytest.raises(ClientError, match="a client of Converse has to use one of these"):
         runtime.converse(modelId="m-echo", messages=[{"role": "user", "content": [{"text": "Hello"}]}])
