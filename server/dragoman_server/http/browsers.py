@@ -36,6 +36,8 @@ _FORM_TYPES = frozenset({"application/x-www-form-urlencoded", "multipart/form-da
 
 # Only a browser sends it, in the request with which it asks if a page may send another one (the Fetch standard, 4.8).
 _PREFLIGHT = b"access-control-request-method"
+# What says that a page of another origin has sent a request.
+_OF_PAGES = frozenset({b"origin", b"sec-fetch-site"})
 _NAMES = frozenset({b"host", b"origin", b"sec-fetch-site", b"content-type", _PREFLIGHT})
 
 # Host names whose check is cached: clients use one or two.
@@ -70,9 +72,11 @@ class BrowserProtection:
 
         scheme: of the URL. handshake: of a WebSocket, which a page may open anywhere without a preflight.
         """
-        values = _relevant(headers)
         if self._keyless or self._server.allowed_hosts:
-            self._check_host(values.get(b"host", []))
+            self._check_host([value.decode("latin-1").strip() for name, value in headers if name == b"host"])
+        if _OF_PAGES.isdisjoint(dict(headers)):
+            return  # a program, or a page of this gateway
+        values = _relevant(headers)
         if self._keyless or handshake or _PREFLIGHT in values:
             # A proxy may have ended TLS.
             for origin in _origins(values):
