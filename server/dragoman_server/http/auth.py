@@ -287,7 +287,7 @@ class KeyAuthMiddleware:
             return send_reply(send, Reply(200, [("allow", allowed)], b""))
         if scope["type"] == "http" and path_below_mount(scope) not in OPEN_PATHS:
             try:
-                if not self._needs_key:
+                if not self._needs_key and b"origin" in dict(scope["headers"]):
                     refuse_form_content_type(scope["headers"])
                 if self._keyring.aws_keys:
                     signature = read_signature(scope["headers"], time.time())

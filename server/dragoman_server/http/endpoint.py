@@ -221,16 +221,17 @@ class BaseEndpoint(ABC):
         )
         return usage
 
-    def _check_query(self, query: str) -> None:
-        endpoint = self.endpoint
-        if endpoint is not None and endpoint.query and not endpoint.accepts(query):
-            here = [each for each in self.protocol.endpoints if each.path == endpoint.path] or [endpoint]
-            name = endpoint.query.partition("=")[0]
-            raise invalid_parameter(name, " or ".join(each.query.partition("=")[2] for each in here))
+    def _wrong_form(self, endpoint: Endpoint) -> RemoteProtocolError:
+        """Return the error for a query that is none of those of the endpoints at this path."""
+        here = [each for each in self.protocol.endpoints if each.path == endpoint.path] or [endpoint]
+        name = endpoint.query.partition("=")[0]
+        return invalid_parameter(name, " or ".join(each.query.partition("=")[2] for each in here))
 
     async def _serve_or_refuse(self, request: ClientRequest) -> None:
         try:
-            self._check_query(request.query)
+            endpoint = self.endpoint
+            if endpoint is not None and endpoint.query and not endpoint.accepts(request.query):
+                raise self._wrong_form(endpoint)
             await self.serve(request)
         except (RemoteProtocolError, RequestRefused) as error:
             if request.response.started:

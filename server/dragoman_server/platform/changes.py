@@ -49,7 +49,9 @@ class Changes:
         """Return an awaitable for the next change. Await it immediately."""
         loop, waiting = loop_of_task(), self._futures or []
         # An anyio.Event takes eighteen calls and a KiB on asyncio.
-        future = _TrioFuture() if loop is None else loop.create_future()
+        future: asyncio.Future[None] | _TrioFuture = (
+            _TrioFuture() if loop is None else asyncio.Future(loop=loop)
+        )
         count = len(waiting)
         if count >= _MANY and not count & (count - 1):  # seldom, so a wait costs the same
             waiting = [each for each in waiting if not each.done()]  # without those that were cancelled
