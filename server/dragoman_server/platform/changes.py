@@ -8,7 +8,7 @@ from typing import Any
 _MANY = 8
 
 
-class _TrioFuture:
+class TrioFuture:
     """What a future is to one task of trio, which waits for it once. An event takes twenty calls more."""
 
     __slots__ = ("_done", "_task")
@@ -24,7 +24,8 @@ class _TrioFuture:
         import trio  # not at the top, because asyncio does not need it
 
         self._done = True
-        trio.lowlevel.reschedule(self._task)
+        if self._task is not None:
+            trio.lowlevel.reschedule(self._task)
 
     def __await__(self) -> Generator[Any, Any, None]:
         import trio
@@ -43,14 +44,14 @@ class Changes:
     __slots__ = ("_futures",)
 
     def __init__(self) -> None:
-        self._futures: list[asyncio.Future[None] | _TrioFuture] | None = None
+        self._futures: list[asyncio.Future[None] | TrioFuture] | None = None
 
     def wait(self) -> Awaitable[None]:
         """Return an awaitable for the next change. Await it immediately."""
         loop, waiting = loop_of_task(), self._futures or []
         # An anyio.Event takes eighteen calls and a KiB on asyncio.
-        future: asyncio.Future[None] | _TrioFuture = (
-            _TrioFuture() if loop is None else asyncio.Future(loop=loop)
+        future: asyncio.Future[None] | TrioFuture = (
+            TrioFuture() if loop is None else asyncio.Future(loop=loop)
         )
         count = len(waiting)
         if count >= _MANY and not count & (count - 1):  # seldom, so a wait costs the same

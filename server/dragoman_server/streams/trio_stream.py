@@ -1,7 +1,7 @@
 """A byte stream on trio: a non-blocking socket and trio's readiness calls; with TLS, the same with an SSLObject.
 
 It waits first and reads afterwards: tokens come slowly, so an attempt before the wait would in most cases be a wasted
-system call. The deadline of a wait is a time that one task looks at when the earliest timer fires.
+system call. For receive_each() one task waits for all sockets.
 """
 
 import contextlib
@@ -14,10 +14,12 @@ from typing import TypeVar, cast
 import trio
 
 from dragoman_server.platform.cancellation import Arguments
+from dragoman_server.platform.changes import TrioFuture
 from dragoman_server.platform.clock import event_loop_clock
 from dragoman_server.platform.timers import Timer, event_loop_timers
 from dragoman_server.streams.byte_stream import Take
 from dragoman_server.streams.peer_end import reset_when_closed, wait_for_peer_end
+from dragoman_server.streams.trio_readers import TrioReaders, readers_of_loop
 
 # The most bytes of one read: each step of a response's way to a slow client holds that much.
 READ_SIZE = 64 * 1024
@@ -25,10 +27,39 @@ READ_SIZE = 64 * 1024
 Result = TypeVar("Result")
 
 
+class _Taking(TrioFuture):
+    """A call of receive_each() that waits until its sockets are read no more."""
+
+    __slots__ = ("_error", "descriptor", "readers", "take", "timeout")
+
+    def __init__(
+        self, take: Take, timeout: float | None, readers: TrioReaders | None, descriptor: int
+    ) -> None:
+        super().__init__()
+        self.take, self.timeout = take, timeout
+        self.readers, self.descriptor = readers, descriptor
+        self._error: BaseException | None = None
+
+    def end(self, error: BaseException | None) -> None:
+        if not self.done():
+            self._error = error
+            if self.readers is not None:
+                self.readers.remove(self.descriptor)
+            self.set_result(None)
+
+    def raise_error(self) -> None:
+        error, self._error = self._error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error  # a reference cycle: its traceback has this frame
+
+
 class TrioStream:
     """See `ByteStream`. It owns a connected socket that does not block."""
 
-    __slots__ = ("_call_at", "_deadline", "_is_late", "_socket", "_time", "_timer", "_timer_at")
+    __slots__ = ("_call_at", "_deadline", "_is_late", "_socket", "_taking", "_time", "_timer", "_timer_at")
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
@@ -37,6 +68,7 @@ class TrioStream:
         self._timer: Timer | None = None  # which checks it
         self._timer_at = math.inf
         self._is_late = False
+        self._taking: _Taking | None = None
 
     @staticmethod
     async def open(
@@ -66,23 +98,46 @@ class TrioStream:
 
     async def receive_each(self, take: Take, timeout: float | None) -> None:
         self._check_open()
+        if self._taking is not None:
+            raise RuntimeError("another task is reading this stream")
         self._wait_within(timeout)
+        self._taking = taking = _Taking(take, timeout, readers_of_loop(), self._socket.fileno())
         try:
-            while True:
-                await trio.lowlevel.wait_readable(self._socket)
-                try:
-                    data = self._socket.recv(READ_SIZE)
-                except BlockingIOError:  # a spurious wake-up
-                    continue
-                self._is_late = False
-                if timeout is not None:
-                    self._deadline = self._time() + timeout  # the timer moves by itself
-                if not data or not take(data):
-                    return
-        except trio.ClosedResourceError:
-            raise self._why_woken() from None
+            if taking.readers is None:
+                while not taking.done():
+                    with contextlib.suppress(trio.ClosedResourceError):  # it has ended
+                        await trio.lowlevel.wait_readable(self._socket)
+                    self._read_now()
+            else:
+                taking.readers.add(taking.descriptor, self._read_now)
+                await taking
+            taking.raise_error()
         finally:
-            self._deadline = math.inf
+            if taking.readers is not None:
+                taking.readers.remove(taking.descriptor)
+            self._taking, self._deadline = None, math.inf
+
+    def _read_now(self) -> None:
+        """Read what has arrived for receive_each()."""
+        taking = self._taking
+        if taking is None or taking.done():  # it is cancelled
+            return
+        try:
+            data = self._socket.recv(READ_SIZE)
+        except BlockingIOError:  # a spurious wake-up
+            return
+        except OSError as error:
+            taking.end(error)
+            return
+        if taking.timeout is not None:
+            self._deadline = self._time() + taking.timeout  # the timer moves by itself
+        try:
+            if data and taking.take(data):
+                return
+        except BaseException as error:
+            taking.end(error)
+        else:
+            taking.end(None)
 
     def _wait_within(self, timeout: float | None) -> None:
         """Set the deadline of a wait that begins now."""
@@ -106,6 +161,8 @@ class TrioStream:
                 self._set_timer()
         elif self._socket.fileno() >= 0:
             self._is_late = True
+            if self._taking is not None:
+                self._taking.end(self._why_woken())
             trio.lowlevel.notify_closing(self._socket)  # which wakes all that wait for it
 
     def _why_woken(self) -> OSError:
@@ -171,6 +228,9 @@ class TrioStream:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._taking is not None:
+            self._is_late = False
+            self._taking.end(self._why_woken())
         if self._socket.fileno() >= 0:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()

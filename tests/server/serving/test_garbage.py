@@ -43,13 +43,14 @@ from virtual_time import REAL_BACKENDS
 from dragoman_server.app import create_app
 from dragoman_server.config.loader import load
 from dragoman_server.http import count_tokens
+from dragoman_server.platform.trio_timers import timers_of_loop
 from dragoman_server.serving.run import _Worker
 from dragoman_server.serving.signals import SignalMeanings
 from dragoman_server.serving.sockets import bind
 from dragoman_server.settings import Settings
 from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import Secret
-from dragoman_server.streams.trio_stream import _timers
+from dragoman_server.streams.trio_readers import readers_of_loop
 
 REQUESTS = 5
 KEY = "drk_garbage"
@@ -381,7 +382,7 @@ class Server:
         self._worker = worker
         self._backend = backend
         if backend == "trio":
-            _timers()  # whose task begins with the first wait that has a deadline
+            timers_of_loop(), readers_of_loop()  # whose tasks begin when they are used first
         self.idle = self.tasks()
 
     def tasks(self) -> int:

@@ -4,7 +4,7 @@ What both event loops' streams have in common is tested through the transport (t
 """
 
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import trio.testing
 from http_certificate import make_certificate
 
 from dragoman_server.platform.trio_timers import timers_of_loop
+from dragoman_server.streams import trio_stream
 from dragoman_server.streams.connect import _connect
 from dragoman_server.streams.trio_stream import TrioStream
 
@@ -46,6 +47,92 @@ async def test_silence_lasts_until_the_timeout(pair: Pair, autojump_clock: trio.
     assert trio.current_time() == 30
 
 
+@pytest.fixture(params=["one task for all", "each task"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How receive_each() reads: as it does where there is epoll, and elsewhere."""
+    if request.param == "each task":
+        monkeypatch.setattr(trio_stream, "readers_of_loop", lambda: None)
+
+
+def takes(taken: list[bytes], more: Callable[[], bool] = lambda: True) -> Callable[[bytes], bool]:
+    def take(data: bytes) -> bool:
+        taken.append(data)
+        return more()
+
+    return take
+
+
+@pytest.mark.usefixtures("way")
+async def test_bytes_are_taken_as_they_come(pair: Pair, nursery: trio.Nursery) -> None:
+    stream, peer = pair
+    taken: list[bytes] = []
+    nursery.start_soon(stream.receive_each, takes(taken, lambda: taken[-1] != b"last"), None)
+    for data in (b"a", b"b", b"last", b"for receive()"):
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        peer.send(data)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    assert taken == [b"a", b"b", b"last"]
+    assert await stream.receive(None) == b"for receive()"
+    peer.close()
+    await stream.receive_each(takes(taken), None)
+    assert len(taken) == 3
+
+
+@pytest.mark.usefixtures("way")
+async def test_a_reader_that_is_cancelled_takes_nothing(pair: Pair) -> None:
+    stream, peer = pair
+    taken: list[bytes] = []
+    async with trio.open_nursery() as tasks:
+        tasks.start_soon(stream.receive_each, takes(taken), None)
+        await trio.testing.wait_all_tasks_blocked()
+        peer.send(b"x")
+        tasks.cancel_scope.cancel()
+    assert taken == []
+    assert await stream.receive(None) == b"x"
+
+
+@pytest.mark.usefixtures("way")
+async def test_what_a_reader_raises_is_raised(pair: Pair) -> None:
+    stream, peer = pair
+
+    def fail() -> bool:
+        raise ValueError("a bug")
+
+    peer.send(b"x")
+    with pytest.raises(ValueError, match="a bug"):
+        await stream.receive_each(takes([], fail), None)
+    peer.send(b"y")
+    assert await stream.receive(None) == b"y"
+
+
+@pytest.mark.usefixtures("way")
+async def test_a_reader_may_close_any_stream(pair: Pair, nursery: trio.Nursery) -> None:
+    stream, peer = pair
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    other, ended, taken = TrioStream(ours), list[str](), list[bytes]()
+
+    def close() -> bool:
+        stream.abort()
+        other.abort()
+        return True
+
+    async def read(each: TrioStream) -> None:
+        with pytest.raises(ConnectionAbortedError):
+            await each.receive_each(takes(taken, close), None)
+        ended.append("aborted")
+
+    with theirs:
+        for each in (stream, other):
+            nursery.start_soon(read, each)
+        await trio.testing.wait_all_tasks_blocked()
+        peer.send(b"x")
+        theirs.send(b"x")
+        await trio.testing.wait_all_tasks_blocked(0.01)
+    assert (taken, ended) == ([b"x"], ["aborted"] * 2)
+
+
+@pytest.mark.usefixtures("way")
 async def test_each_wait_has_its_own_deadline(
     pair: Pair, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
