@@ -348,12 +348,16 @@ class BaseEndpoint(ABC):
         *,
         sends: bool = True,
         store_response: StoreResponse | None = None,
+        is_last: bool = False,
     ) -> Awaitable[Reply | None]:
-        """Return what carries out a planned request. See RequestHandler, also for sends and store_response."""
+        """Return what carries out a planned request. See RequestHandler, also for the arguments."""
         if not request.admitted:
             raise RuntimeError("a request must be admitted before it is sent")
         # Not awaited here: the arguments have the plan, and a stream may stay open for hours.
-        return RequestHandler(request, plan, self.gateway, sends=sends, store_response=store_response).run()
+        handler = RequestHandler(
+            request, plan, self.gateway, sends=sends, store_response=store_response, is_last=is_last
+        )
+        return handler.run()
 
     def destinations(self, model: str) -> tuple[Destination, ...]:
         """Return where a request for this model may go, the best first. Raises as find_destinations() does."""
@@ -386,7 +390,7 @@ class ProtocolEndpoint(BaseEndpoint):
 
     async def serve(self, request: ClientRequest) -> None:
         # Without a name for the body, which would keep it until the response has ended.
-        await self.carry_out(request, await self.plan(request, *await self.read(request)))
+        await self.carry_out(request, await self.plan(request, *await self.read(request)), is_last=True)
 
 
 def post_route(path: str, endpoint: BaseEndpoint, operation: ApiOperation) -> Route:

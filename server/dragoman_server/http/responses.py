@@ -123,7 +123,7 @@ class ResponsesEndpoint(ProtocolEndpoint):
         if about_stored or await request.off_loop(len(body), stored.applies_to, request_head):
             responding = await self._begin(request, body, request_head, options, turn)
         else:
-            responding = self.carry_out(request, await self.plan(request, body, request_head))
+            responding = self.carry_out(request, await self.plan(request, body, request_head), is_last=True)
         del body, request_head  # a stream may stay open for hours
         await responding
         if turn is not None:
@@ -184,7 +184,9 @@ class ResponsesEndpoint(ProtocolEndpoint):
             return await background.begin(self, request, plan, expanded)
         if not generates:
             return self._warm_up(request, plan, store_response)
-        return self.carry_out(request, plan, store_response=store_response if needs_body else None)
+        return self.carry_out(
+            request, plan, store_response=store_response if needs_body else None, is_last=True
+        )
 
     async def _warm_up(self, request: ClientRequest, plan: Plan, store_response: StoreResponse) -> None:
         """Respond with a response without output, which later requests can continue, and call no upstream."""

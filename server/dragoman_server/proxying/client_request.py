@@ -21,7 +21,7 @@ from dragoman.jsontext import JSON, encode
 from dragoman_server.accounts.limits import BudgetReservation
 from dragoman_server.accounts.usage import Meter
 from dragoman_server.log import RequestRecord
-from dragoman_server.platform.cancellation import Arguments, return_if_cancelled
+from dragoman_server.platform.cancellation import Arguments, RestOfTask, return_if_cancelled
 from dragoman_server.platform.clock import event_loop_clock
 from dragoman_server.platform.off_loop import INLINE_BYTES, off_loop
 from dragoman_server.proxying.plan import Plan
@@ -137,7 +137,7 @@ class ClientRequest:
     """The client's side of one request: what the client sent, its log record, and its response.
 
     Attributes:
-        receive_now, on_disconnect: See NOW; None where the server has none.
+        receive_now, on_disconnect, rest_of_task: See NOW; None where the server has none.
         headers: By lower-case names; the values of a repeated header are joined, as HTTP allows.
         model_in_path: The model that the path names, "" if it names none.
         query: The query string, without the question mark.
@@ -167,6 +167,7 @@ class ClientRequest:
         now = scope.get("extensions", {}).get(NOW, {})
         self.receive_now: ReceiveNow | None = now.get("receive")
         self.on_disconnect: OnDisconnect | None = now.get("on_disconnect")
+        self.rest_of_task: Callable[[], RestOfTask] | None = now.get("rest")
         self.record = record
         self.framing = framing
         self.headers = _joined_headers(scope)
@@ -197,7 +198,7 @@ class ClientRequest:
         """Return the request as it goes on with another channel. What is left has this client, and is not counted."""
         other = copy.copy(self)
         other.response, other.receive = response, receive
-        other.receive_now = other.on_disconnect = None
+        other.receive_now = other.on_disconnect = other.rest_of_task = None
         response.meter, response.watch = self.response.meter, self.response.watch
         self.response.meter = self.response.watch = None
         self.record = replace(self.record)

@@ -21,7 +21,7 @@ import msgspec
 from dragoman import Keepalive, Ledger, Outcome, Relay, ResponseMachine
 from dragoman.jsontext import JSONObject, encode
 from dragoman_server.accounts.usage import estimate_input
-from dragoman_server.platform.cancellation import return_if_cancelled
+from dragoman_server.platform.cancellation import RestOfTask, return_if_cancelled
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.policy.error_actions import ErrorAction
 from dragoman_server.proxying.attempt import Attempt, AttemptFailure
@@ -64,9 +64,10 @@ class RequestHandler:
         store_response: awaited with the complete response before the client gets its end, because the client's next
             request may refer to it. Not called for one that fails while it can still be a plain error. Needs
             `Plan.store_response`.
+        is_last: nothing that has to wait follows run() for this request, but what is shielded.
     """
 
-    _scope: anyio.CancelScope  # of everything, from run() on
+    _scope: anyio.CancelScope | RestOfTask  # of everything, from run() on
 
     def __init__(
         self,
@@ -76,7 +77,9 @@ class RequestHandler:
         *,
         sends: bool = True,
         store_response: StoreResponse | None = None,
+        is_last: bool = False,
     ) -> None:
+        self._is_last = is_last
         self._reply: replies.Reply | None = None  # the response, if it is a whole one
         self._request, self._record = request, request.record
         self._plan = request.plan = plan
@@ -120,7 +123,8 @@ class RequestHandler:
                 finally:
                     self._stream.stop()
         else:
-            with anyio.CancelScope() as self._scope:
+            rest_of_task = self._request.rest_of_task if self._is_last else None
+            with anyio.CancelScope() if rest_of_task is None else rest_of_task() as self._scope:
                 await self._request.watch(self._read_upstream, self._client_has_left)
         left = self._record.outcome == "client_left"
         if left and self._machine is not None:

@@ -89,6 +89,7 @@ class HTTPStream:
         now: dict[str, Any] = {
             "receive": events.get_now,
             "on_disconnect": events.on_disconnect,
+            "rest": events.rest_of_task,
             "time": self._transport.worker.time,
         }
         if write_now is not None:

@@ -11,6 +11,7 @@ import anyio.abc
 from anyio import TaskHandle
 from starlette.types import ASGIApp, Message
 
+from dragoman_server.platform.cancellation import RestOfTask
 from dragoman_server.platform.changes import Changes
 
 _log = logging.getLogger("dragoman.http")
@@ -43,18 +44,13 @@ class AppEvents:
     Attributes:
         left: The application knows that the client has left.
         ended: The application has ended.
+        task: It runs the application, from its start on.
+        rest: Of that task, if the application has asked for it.
     """
 
     __slots__ = (
-        "_bytes",
-        "_changes",
-        "_events",
-        "_has_left",
-        "_invite",
-        "_last",
-        "_on_disconnect",
-        "ended",
-        "left",
+        *("_bytes", "_changes", "_events", "_has_left", "_invite", "_last", "_on_disconnect"),
+        *("ended", "left", "rest", "task"),
     )
 
     def __init__(self, invite: Callable[[], Awaitable[None]] | None = None) -> None:
@@ -66,6 +62,8 @@ class AppEvents:
         self._changes = Changes()
         self._invite = invite
         self._on_disconnect: Callable[[], None] | None = None
+        self.rest: RestOfTask | None = None
+        self.task: TaskHandle[None]
 
     async def put(self, event: Message) -> None:
         """Add an event, waiting while the queue is full. After a disconnect or close() nothing waits or is added."""
@@ -125,6 +123,11 @@ class AppEvents:
         """See OnDisconnect."""
         self._on_disconnect = call
         return self._has_left and call is not None and self._call_on_disconnect()
+
+    def rest_of_task(self) -> RestOfTask:
+        """Return a scope for what the application does last for its request."""
+        self.rest = RestOfTask(self.task)
+        return self.rest
 
     def _call_on_disconnect(self) -> bool:
         call, self._on_disconnect = self._on_disconnect, None
@@ -227,6 +230,7 @@ async def _run_app(
     requests: it is there meanwhile.
     """
     requests.add(task)
+    events.task = task
     try:
         running = app(scope, events.get, send)
         del scope  # an application may need it no more, and a stream be open for hours
@@ -246,4 +250,4 @@ async def _run_app(
         events.close()
         requests.discard(task)
     await send(None)
-    return True
+    return events.rest is None or not events.rest.cancel_called

@@ -16,8 +16,9 @@ WriteNow: TypeAlias = Callable[[bytes], bool]
 # arrived already, it calls it immediately and returns true. None: there is nothing more to call.
 OnDisconnect: TypeAlias = Callable[[Callable[[], None] | None], bool]
 # The ASGI extension of our server: its member "write" is a WriteNow, "on_disconnect" an OnDisconnect, "receive" a
-# function that returns what `receive` would return without waiting, else None, and "time" the clock of the event loop.
-# For a WebSocket its member "send" takes texts, as UTF-8, and is to them what WriteNow is to pieces of a body.
+# function that returns what `receive` would return without waiting, else None, "rest" a function that returns a scope
+# for what is done last for a request (RestOfTask), and "time" the clock of the event loop. For a WebSocket its member
+# "send" takes texts, as UTF-8, and is to them what WriteNow is to pieces of a body.
 NOW = "dragoman.now"
 
 # Its extensions for WebSockets. The method wait() of the first returns when a stop has begun: the application then ends
