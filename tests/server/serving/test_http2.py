@@ -43,6 +43,7 @@ from hyperframe.frame import (
 from starlette.types import Message, Receive, Scope, Send
 from virtual_time import VIRTUAL_BACKENDS
 
+from dragoman_server.platform.cancellation import RestOfTask
 from dragoman_server.serving.connection import Connection, WorkerContext
 from dragoman_server.serving.http2 import CONNECTION_BUFFER, HTTP2, MIN_STREAM_BUFFER, STREAM_BUFFER
 from dragoman_server.serving.http2_connection import (
@@ -55,6 +56,7 @@ from dragoman_server.serving.http2_connection import (
 )
 from dragoman_server.serving.tasks import AppTasks
 from dragoman_server.settings import ServerSettings
+from dragoman_server.streams.byte_stream import NOW
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
@@ -412,6 +414,49 @@ async def test_a_client_that_goes_away_with_an_error_has_left() -> None:
         await client.send(client.request(1), goaway(ErrorCodes.INTERNAL_ERROR))
         assert app.left == {"/healthz"}
         assert client.closed
+
+
+async def test_the_task_of_a_reset_request_ends_and_serves_no_other() -> None:
+    """Its rest is cancelled (RestOfTask), also what other tasks do for it; what follows without waiting is done."""
+    seen: list[str] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        now = scope["extensions"][NOW]
+        with now["rest"]() as rest:
+            assert not now["on_disconnect"](rest.cancel)
+            if scope["path"] == "/waits":
+                async with anyio.create_task_group() as tasks:
+                    for _ in range(2):
+                        tasks.start_soon(anyio.sleep_forever)
+        seen.append(scope["path"])
+        await hello(scope, receive, send)
+
+    async with serving(app) as client:
+        await client.send(client.request(1, headers(path="/waits")), client.request(3, headers(path="/3")))
+        assert seen == ["/3"]
+        await client.send(reset(1))
+        await client.send(client.request(5, headers(path="/5")), client.request(7, headers(path="/7")))
+        assert sorted(seen[1:]) == ["/5", "/7", "/waits"]
+        assert client.contents == {3: 5, 5: 5, 7: 5}
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_an_error_in_the_rest_of_a_task_is_raised(is_cancelled: bool) -> None:
+    async def fail(rest: RestOfTask) -> None:
+        if is_cancelled:
+            rest.cancel()
+        raise ValueError("a bug")
+
+    async def work() -> None:
+        with RestOfTask(handles[0]) as rest:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(anyio.sleep_forever)
+                tasks.start_soon(fail, rest)
+
+    handles: list[anyio.TaskHandle[None]] = []
+    with pytest.RaisesGroup(pytest.RaisesGroup(ValueError)):
+        async with anyio.create_task_group() as tasks:
+            handles.append(tasks.start_soon(work))
 
 
 async def test_a_reset_is_seen_while_a_write_waits() -> None:
