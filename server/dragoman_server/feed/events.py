@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, count
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
@@ -76,7 +76,7 @@ class FeedEvent(msgspec.Struct, array_like=True, gc=False):
     Attributes:
         number: Its place among the events of its process, from 1 on.
         request, client_key, model, upstream: Its request's, as far as known by then, else ""; for filters.
-        data: A JSON object. It is encoded before a reader gets the event.
+        data: A JSON object.
     """
 
     number: int
@@ -85,7 +85,7 @@ class FeedEvent(msgspec.Struct, array_like=True, gc=False):
     client_key: str
     model: str
     upstream: str
-    data: str = ""
+    data: str
 
 
 class EventFilter(msgspec.Struct, frozen=True):
@@ -135,11 +135,11 @@ class EventRing:
     """The latest events of one process, within limits of count and bytes.
 
     Attributes:
-        waiting: The data of the last events, until encode() is called.
+        waiting: The last events, each with its type and its data, until encode() is called. To add one, append it.
     """
 
     def __init__(self, max_events: int = MAX_KEPT_EVENTS, max_bytes: int = MAX_KEPT_BYTES) -> None:
-        self.waiting: list[EventData] = []
+        self.waiting: list[tuple[str, EventLabels, EventData]] = []
         self._max_events, self._max_bytes = max_events, max_bytes
         self._events: list[FeedEvent] = []
         self._size = 0
@@ -147,27 +147,24 @@ class EventRing:
 
     @property
     def kept(self) -> KeptEvents:
-        return KeptEvents(self._next - len(self._events), self._next - 1)
-
-    def add(self, kind: str, labels: EventLabels, data: EventData) -> int:
-        """Add an event, and return how many wait. kind: its type."""
-        self._events.append(FeedEvent(self._next, kind, *labels))
-        self._next += 1
-        self.waiting.append(data)
-        return len(self.waiting)
+        return KeptEvents(self._next - len(self._events), self._next - 1 + len(self.waiting))
 
     def encode(self, mask: Mask) -> None:
         """Encode what waits: together, because most of what this takes is taken once for all. mask: removes secrets."""
         waiting, self.waiting = self.waiting, []
+        datas: list[EventData] = [data for _, _, data in waiting]
         members = chain.from_iterable(
-            [data.values() if isinstance(data, dict) else astuple(data) for data in waiting]
+            [data.values() if isinstance(data, dict) else astuple(data) for data in datas]
         )
         if mask.may_change_values(members):
-            waiting = [mask_value(msgspec.to_builtins(data), mask) for data in waiting]
-        text = encode_lines(waiting).decode()
+            datas = [mask_value(msgspec.to_builtins(data), mask) for data in datas]
+        text = encode_lines(datas).decode()
         events = self._events
-        for event, line in zip(events[-len(waiting) :], text.split("\n"), strict=False):
-            event.data = line
+        for number, (kind, labels, _), line in zip(
+            count(self._next), waiting, text.split("\n"), strict=False
+        ):
+            events.append(FeedEvent(number, kind, *labels, line))
+        self._next += len(waiting)
         dropped = max(0, len(events) - self._max_events)
         size = self._size + len(text) - len(waiting) - sum(map(len, map(_data, events[:dropped])))
         while size > self._max_bytes:
@@ -177,9 +174,11 @@ class EventRing:
         self._size = size
 
     def clear(self) -> None:
-        """Remove all events. A number is left out, so that a reader that comes back finds that some are missing."""
+        """Remove all events, none of which waits.
+
+        A number is left out, so that a reader that comes back finds that some are missing.
+        """
         self._events.clear()
-        self.waiting.clear()
         self._size = 0
         self._next += 1
 

@@ -84,10 +84,11 @@ class Feed(BackgroundTaskGroup):
         if self.is_open:
             model = (record.model or "")[:MAX_LABEL_LENGTH]
             labels = (record.id, record.client_key or "", model, record.upstream or "")
-            waiting = self._ring.add(kind, labels, data)
-            if waiting == 1:  # who waits has taken all before
+            waiting = self._ring.waiting
+            waiting.append((kind, labels, data))
+            if len(waiting) == 1:  # who waits has taken all before
                 self._changes.note()
-            if waiting >= MAX_WAITING or kind == WIRE_EVENT:
+            if len(waiting) >= MAX_WAITING or kind == WIRE_EVENT:
                 self._encode()
 
     @property
@@ -105,7 +106,7 @@ class Feed(BackgroundTaskGroup):
         """Keep events inside of this block, and for KEPT_S after the last one. wanted: by its reader."""
         if not self.is_open:
             for ended in self.ended:
-                self._ring.add("request.ended", ended.labels, ended.data)
+                self._ring.waiting.append(("request.ended", ended.labels, ended.data))
         self._followers += 1
         self._wire_followers += wanted.wants_wire
         self.is_open, self.wants_wire = True, self._wire_followers > 0

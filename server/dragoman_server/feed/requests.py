@@ -109,9 +109,9 @@ class RequestEvents:
     def planned(self, *, stream: bool, losses: Ledger, session: str | None) -> None:
         """Publish where the request goes. session: the key of its conversation."""
         record = self._record
-        texts, left_out = bounded_losses(
-            [f"{loss.code.value} {loss.path}" for loss in losses] if losses else []
-        )
+        texts, left_out = list[str](), None
+        if losses:
+            texts, left_out = bounded_losses([f"{loss.code.value} {loss.path}" for loss in losses])
         planned = _Planned(
             record.id,
             time(),
@@ -187,7 +187,5 @@ def with_bounded_losses(line: JSONObject) -> JSONObject:
 
 def bounded_losses(losses: list[str]) -> tuple[list[str], int | None]:
     """Return the first losses, and how many were left out, None if none was."""
-    if not losses:
-        return losses, None
     shown = [shorten(loss) for loss in losses[:MAX_LOSSES]]
     return shown, len(losses) - len(shown) or None

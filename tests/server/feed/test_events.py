@@ -9,7 +9,7 @@ ALL = EventFilter()
 def filled(count: int, ring: EventRing | None = None, text: str = "") -> EventRing:
     ring = ring or EventRing()
     for number in range(count):
-        ring.add("request.begun", (f"r{number % 2}", "red", "m", "up"), {"a": text})
+        ring.waiting.append(("request.begun", (f"r{number % 2}", "red", "m", "up"), {"a": text}))
     ring.encode(Mask(()))
     return ring
 
