@@ -33,6 +33,9 @@ from edge import (
     post,
     whole,
 )
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import DataReceived
 from leaving import body_of
 
 from dragoman_server.serving.run import TRIM_S
@@ -47,6 +50,8 @@ MAX_AFTER = 1.5
 _COUNTS = (100, 500, 1000, 5000)
 _LARGE = 64
 _LARGE_BYTES = 8 * _MIB
+# Streams of one connection over HTTP/2.
+_ON_HTTP2 = 50
 # Clients that connect at the same time: more could have to wait for the listener.
 _TOGETHER = 64
 _LOOK_S = 0.05
@@ -120,6 +125,36 @@ class Client:
         self._writer.close()
 
 
+class Http2Client:
+    """A connection to the gateway over HTTP/2, with several requests at the same time."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._h2 = H2Connection(H2Configuration(client_side=True))
+
+    @classmethod
+    async def send(cls, gateway: EdgeGateway, path: str, bodies: Sequence[bytes]) -> Http2Client:
+        """Send requests, and wait for the first event of each."""
+        client = cls(*await asyncio.open_connection("127.0.0.1", gateway.port))
+        client._h2.initiate_connection()
+        head = [(":method", "POST"), (":scheme", "http"), (":authority", "127.0.0.1"), (":path", path)]
+        for number, body in enumerate(bodies):
+            client._h2.send_headers(1 + 2 * number, head)
+            client._h2.send_data(1 + 2 * number, body, end_stream=True)
+        client._writer.write(client._h2.data_to_send())
+        waiting = {1 + 2 * number for number in range(len(bodies))}
+        while waiting:
+            for event in client._h2.receive_data(await client._reader.read(_MIB)):
+                if isinstance(event, DataReceived) and b"Hello" in event.data:
+                    waiting.discard(event.stream_id)
+            client._writer.write(client._h2.data_to_send())
+        return client
+
+    def close(self) -> None:
+        self._writer.close()
+
+
 def _length(head: bytes) -> int:
     length = re.search(rb"content-length: *(\d+)", head.lower())
     return 0 if length is None else int(length[1])
@@ -141,14 +176,19 @@ class Measurement:
     def _resident(self) -> float:
         return self._gateway.resident_bytes / _MIB
 
-    async def silent_streams(self, counts: Sequence[int]) -> None:
-        """Open so many streams, one count after the other."""
-        clients: list[Client] = []
+    async def silent_streams(self, counts: Sequence[int], *, http2: bool) -> None:
+        """Open so many streams, one count after the other. http2: some on each connection."""
+        clients: list[Client | Http2Client] = []
+        on_each = _ON_HTTP2 if http2 else 1
         costs: dict[int, float] = {}  # MiB above the start
         for count in counts:
-            while len(clients) < count:
-                several = min(_TOGETHER, count - len(clients))
-                clients += await asyncio.gather(*(self._begin() for _ in range(several)))
+            while (missing := count - len(clients) * on_each) > 0:
+                if http2:
+                    bodies = [self._body("silent", stream=True)] * _ON_HTTP2
+                    clients.append(await Http2Client.send(self._gateway, self._path, bodies))
+                else:
+                    begun = (self._begin() for _ in range(min(_TOGETHER, missing)))
+                    clients += await asyncio.gather(*begun)
             await asyncio.sleep(_SETTLED_S)
             costs[count] = self._resident - self._start
             self._row(
@@ -191,13 +231,17 @@ class Measurement:
             self.broken.append(f"after {after} it has more than {MAX_AFTER:g} times the start")
 
     async def _send(self, play: str, *, stream: bool) -> Client:
+        request = post(self._path, self._body(play, stream=stream), _HEADERS if self._agent else None)
+        return await Client.send(self._gateway, request)
+
+    def _body(self, play: str, *, stream: bool) -> bytes:
         text = f"play {play} {self._prompt}"
         body: Any = body_of(self._path, "up/m", text, stream)
         if self._agent:
             body = json.loads(conversation(_PROTOCOLS[self._path], _AGENTS_MESSAGES))
             body |= {"model": "up/m", "stream": stream}
             body["input" if "input" in body else "messages"].append({"role": "user", "content": text})
-        return await Client.send(self._gateway, post(self._path, body, _HEADERS if self._agent else None))
+        return json.dumps(body).encode()
 
     def _row(self, what: str, mib: float, more: str = "") -> None:
         print(f"  {what:36} {mib:7.1f} MiB  {more}", flush=True)
@@ -208,7 +252,15 @@ class _Upstream(NamedTuple):
 
 
 async def measure(
-    directory: Path, backend: str, path: str, prompt: int, counts: Sequence[int], *, large: bool, agent: bool
+    directory: Path,
+    backend: str,
+    path: str,
+    prompt: int,
+    counts: Sequence[int],
+    *,
+    large: bool,
+    agent: bool,
+    http2: bool,
 ) -> list[str]:
     """Print the table of one backend, with large responses if wanted. Return the promises that do not hold."""
     server = await asyncio.start_server(respond, "127.0.0.1", 0, backlog=1024, limit=64 * _MIB)
@@ -218,7 +270,7 @@ async def measure(
     broken = []
     with EdgeGateway(directory, upstream, backend=backend, server=lines).ready() as gateway:
         measurement = Measurement(gateway, path, prompt, agent=agent)
-        await measurement.silent_streams(counts)
+        await measurement.silent_streams(counts, http2=http2)
         broken += measurement.broken
     if not large:
         server.close()
@@ -244,6 +296,7 @@ def main() -> int:
         action="store_true",
         help=f"requests of {_AGENTS_MESSAGES} messages with tools and 20 headers",
     )
+    parser.add_argument("--http2", action="store_true", help=f"clients have {_ON_HTTP2} streams each")
     arguments = parser.parse_args()
     broken = []
     for backend in [arguments.backend] if arguments.backend else BACKENDS:
@@ -257,6 +310,7 @@ def main() -> int:
                     arguments.streams or _COUNTS,
                     large=not arguments.streams,
                     agent=arguments.agent,
+                    http2=arguments.http2,
                 )
             )
     print("\n".join(broken))
