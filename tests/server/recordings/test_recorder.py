@@ -370,6 +370,10 @@ async def test_files_are_bounded_in_number_and_age(tmp_path: Path) -> None:
             b'{"response":{"id":"r"},"metadata":{"id":"me"},"id":"i"}',
             b'{"response":{"id":"r"},"metadata":{"id":"xx"},"id":"i"}',
         ),
+        (
+            b'{"finishReason":"MAX_TOKENS","modelVersion":"g","text":"a"}',
+            b'{"finishReason":"MAX_TOKENS","modelVersion":"g","text":"x"}',
+        ),
         # A program, and texts as numbers: tokens, bytes, embeddings.
         (b'{"code":"print(x)","error":{"code":"bad_x"}}', b'{"code":"xxxxx(x)","error":{"code":"bad_x"}}'),
         (
