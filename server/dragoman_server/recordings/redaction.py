@@ -34,7 +34,7 @@ _KEPT_MEMBERS = frozenset(
     rb"type role id object model status finish_reason stop_reason native_finish_reason name call_id tool_call_id "
     rb"tool_use_id item_id response_id previous_response_id service_tier code event phase media_type detail effort "
     rb"format syntax tool_choice parallel_tool_calls truncation status display verbosity ttl mode reason namespace "
-    rb"request_id requestId modelVersion responseId finishReason blockReason serviceTier mimeType modality".split()
+    rb"request_id requestId modelVersion responseId finishReason blockReason serviceTier mimeType modality groundingChunkIndices".split()
 )
 # What such a string has if it is one: `code` is an error's, or a program that a model wrote.
 _WORD = re.compile(rb"[\w.:;/@|~=+-]*")
@@ -184,7 +184,8 @@ def _redact_json(data: bytes) -> bytes:
         elif found == b"[":
             in_array = True
         elif match["numbers"] or match["number"]:
-            return _DIGIT.sub(b"1", found) if free or match["numbers"] else found
+            is_text = free or (match["numbers"] and name not in _KEPT_MEMBERS)
+            return _DIGIT.sub(b"1", found) if is_text else found
         elif match[2] is not None:
             name, in_array = match[1], False
         elif free or name not in _KEPT_MEMBERS or _WORD.fullmatch(match[1]) is None:

@@ -380,6 +380,7 @@ async def test_files_are_bounded_in_number_and_age(tmp_path: Path) -> None:
             b'{"token":"Hi","bytes":[72, 105],"logprob":-0.5}',
             b'{"token":"xx","bytes":[11, 111],"logprob":-0.5}',
         ),
+        (b'{"groundingChunkIndices":[0,2]}', b'{"groundingChunkIndices":[0,2]}'),
         (b'{"embedding":[-0.02,3e-05', b'{"embedding":[-1.11,1e-11'),
         # A body whose rest is not recorded ends anywhere.
         (b'{"text":"Hi you', b'{"text":"xx xxx'),
