@@ -34,7 +34,8 @@ _KEPT_MEMBERS = frozenset(
     rb"type role id object model status finish_reason stop_reason native_finish_reason name call_id tool_call_id "
     rb"tool_use_id item_id response_id previous_response_id service_tier code event phase media_type detail effort "
     rb"format syntax tool_choice parallel_tool_calls truncation status display verbosity ttl mode reason namespace "
-    rb"request_id requestId modelVersion responseId finishReason blockReason serviceTier mimeType modality groundingChunkIndices".split()
+    rb"request_id requestId modelVersion responseId finishReason blockReason serviceTier mimeType modality "
+    rb"groundingChunkIndices".split()
 )
 # What such a string has if it is one: `code` is an error's, or a program that a model wrote.
 _WORD = re.compile(rb"[\w.:;/@|~=+-]*")
