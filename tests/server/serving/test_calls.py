@@ -54,7 +54,7 @@ WHOLE = json.dumps(
 ).encode()
 
 # Calls per steady event that comes alone, and per request without a stream. Metrics add calls to a request only.
-# On trio an event resumes all coroutines of its request, each of which counts as a call.
+# On trio an event is a turn of its scheduler, which takes 36 of them.
 WITH_METRICS = 65
 BOUNDS = {"asyncio": (31, 465), "trio": (60, 540)}
 # Calls that a request adds if somebody reads the feed.
