@@ -33,7 +33,7 @@ class Distribution:
     ],
 )
 def test_the_command(direct_url: str | None, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman_server.platform.extras.distribution", lambda name: Distribution(direct_url))
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: Distribution(direct_url))
     assert shlex.split(install_command("otel")) == [sys.executable, "-m", "pip", "install", *arguments]
 
 
@@ -41,5 +41,5 @@ def test_without_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
     def distribution(name: str) -> Distribution:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("dragoman_server.platform.extras.distribution", distribution)
+    monkeypatch.setattr("importlib.metadata.distribution", distribution)
     assert shlex.split(install_command("otel"))[-1] == "dragoman[otel]"
