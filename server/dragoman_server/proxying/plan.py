@@ -59,7 +59,6 @@ _RELAYED_QUERY = frozenset({"beta=true"})
 # prompt.
 MAX_FAN_OUT = 16
 
-
 _REFUSE = dragoman.LossPolicy.REFUSE
 
 
@@ -344,17 +343,8 @@ class Planner:
         endpoint = self.endpoint or self.client.endpoints[0]
         streams = endpoint.streams_if(self._head.stream)
         refused = self.refused_members.get(to.settings.name, to.upstream_model, self.now)
-        common = self._common(to, endpoint, refused)
+        common, translated = self._translate(to, endpoint, refused, signed_reasoning)
         api = common.api
-        translated = common.translator.translate(
-            self.body,
-            model=to.upstream_model,
-            request_head=self._head,
-            reasoning_lookup=self.reasoning_lookup,
-            cache_key=lambda: self._conversation,
-            signed_reasoning=signed_reasoning,
-            left_out=(*refused, *api.refuses) if api else refused,
-        )
         headers = self._headers(to, api, translated, refused, stream=streams)
         path = to.upstream.path_for(to.upstream_model, stream=streams)
         if api is not None and api.routes:
@@ -441,8 +431,10 @@ class Planner:
         log_decision(self.id, "capabilities: %s", values or "the defaults")
         log_losses(self.id, "request", plan.losses)
 
-    def _common(self, to: Destination, endpoint: Endpoint, refused: Collection[str]) -> _Common:
-        """Return what requests of this kind have in common. refused: what the upstream has refused by name."""
+    def _translate(
+        self, to: Destination, endpoint: Endpoint, refused: Sequence[str], signed_reasoning: bool
+    ) -> tuple[_Common, dragoman.TranslatedRequest]:
+        """Return the translated request, with what it and others have in common. refused: by its upstream, by name."""
         requested = self.headers.get(LOSS_POLICY_HEADER)
         policy = loss_policy(self.settings, to.settings, self.client_key, requested)
         key = id(endpoint), policy is _REFUSE
@@ -451,7 +443,16 @@ class Planner:
             common = self._make_common(to, endpoint, policy, refused)
             if not refused:
                 to.common[key] = common
-        return common
+        translated = common.translator.translate(
+            self.body,
+            model=to.upstream_model,
+            request_head=self._head,
+            reasoning_lookup=self.reasoning_lookup,
+            cache_key=lambda: self._conversation,
+            signed_reasoning=signed_reasoning,
+            left_out=(*refused, *common.api.refuses) if common.api else refused,
+        )
+        return common, translated
 
     def _make_common(
         self, to: Destination, endpoint: Endpoint, policy: dragoman.LossPolicy, refused: Collection[str]
