@@ -229,8 +229,7 @@ class RequestTranslator:
         if not upstream_model:
             raise _no_model()
         tokens = _count(body, received, capabilities.context_window)
-        if capabilities.context_window is not None:
-            capabilities = capabilities.for_prompt(tokens)
+        capabilities = capabilities.for_prompt(tokens)
         context = PassContext(
             self._client,
             upstream,

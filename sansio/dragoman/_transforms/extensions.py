@@ -42,8 +42,7 @@ def strip_extensions(request: Request, context: PassContext) -> Request:
             context.ledger.add(repair.code, repair.path, repair.detail)
     if context.rewritten:
         return request
-    if not context.client.server_state_params.keys().isdisjoint(request.params):
-        refuse_server_state(request, context.client.server_state_params)
+    refuse_server_state(request, context.client.server_state_params)
     ledger, contents = context.ledger, context.contents
 
     def note(nodes: Iterable[Any]) -> None:

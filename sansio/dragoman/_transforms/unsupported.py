@@ -81,9 +81,8 @@ def fit_tool_settings(request: Request, context: PassContext) -> Request:
     capabilities, ledger = context.capabilities, context.ledger
     refuses = capabilities.refuses
     if "tool_strict" in refuses:
-        if request.tools:
-            tools = tuple([_without_strict(tool, ledger) for tool in request.tools])
-            request = msgspec.structs.replace(request, tools=tools)
+        tools = tuple([_without_strict(tool, ledger) for tool in request.tools])
+        request = msgspec.structs.replace(request, tools=tools)
     elif not context.rewritten and context.upstream.checks_strict_schemas:
         request = _fit_strict(request, ledger)
     if "parallel_tool_calls" in refuses and request.parallel_tool_calls is not None:

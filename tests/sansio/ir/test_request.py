@@ -1,11 +1,21 @@
 """The request document: frozen, without shared mutable defaults."""
 
+from itertools import islice
 from typing import get_args
 
 import pytest
 
 from dragoman._ir.losses import LossCode
-from dragoman._ir.request import Message, Param, Part, ReasoningConfig, Request, Text, split_data_uri
+from dragoman._ir.request import (
+    Message,
+    MessagePaths,
+    Param,
+    Part,
+    ReasoningConfig,
+    Request,
+    Text,
+    split_data_uri,
+)
 from dragoman._ir.tools import HostedTool, McpServer, Tool, WebSearch
 
 
@@ -32,6 +42,12 @@ def test_every_part_has_its_path(subtests: pytest.Subtests) -> None:
     for kind in [*get_args(Part), *get_args(Tool)]:
         with subtests.test(kind=kind):
             assert "path" in kind.__struct_fields__
+
+
+def test_paths_of_messages_are_the_same_each_time() -> None:
+    paths = MessagePaths("contents", "parts/0")
+    expected = [(f"/contents/{number}", f"/contents/{number}/parts/0") for number in range(1000)]
+    assert list(islice(paths, 1000)) == list(islice(paths, 1000)) == expected
 
 
 def test_a_hosted_tool_of_other_protocols_is_not_unknown() -> None:

@@ -126,7 +126,8 @@ class GeminiReader:
             )
         if not self._blocks.same_protocol:
             note_unread(chunk, RESPONSE_SHAPE, "", self._ledger)
-        elif extra := extra_members(chunk, WRITTEN_RESPONSE_SHAPE):
+        else:
+            extra = extra_members(chunk, WRITTEN_RESPONSE_SHAPE) or {}
             out += [
                 events.Opaque(NAME, "response", {name: value}, f"/{name}", round_trip=False)
                 for name, value in extra.items()
