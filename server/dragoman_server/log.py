@@ -129,11 +129,8 @@ def log_request(record: RequestRecord) -> dict[str, object] | None:
     line = record.as_dict()
     handler = _only_handler()
     if handler is not None:
-        handler.acquire()
-        try:
-            handler.emit(_RequestLine(line, level, logging.getLevelName(level), time.time()))
-        finally:
-            handler.release()
+        found = _RequestLine(line, level, logging.getLevelName(level), time.time())
+        handler.handle(found)  # type: ignore[arg-type]
         return line
     # Not by log(), which looks for its caller in the stack.
     REQUESTS.handle(
@@ -163,16 +160,12 @@ _Record: TypeAlias = logging.LogRecord | _RequestLine
 def _only_handler() -> "_Handler | None":
     """Return our handler if it is the only place that the line of a request goes to."""
     parent = REQUESTS.parent
-    if (
-        parent is None
-        or parent.propagate
-        or REQUESTS.handlers
-        or REQUESTS.filters
-        or len(parent.handlers) != 1
-    ):
+    if parent is None or parent.propagate or REQUESTS.handlers or REQUESTS.filters:
         return None
-    handler = parent.handlers[0]
-    return handler if type(handler) is _Handler and not (handler.filters or handler.level) else None
+    match parent.handlers:
+        case [_Handler(filters=[], level=0) as only]:
+            return only
+    return None
 
 
 def log_decision(id: str, text: str, *args: object) -> None:
