@@ -159,6 +159,8 @@ class HTTP1:
         """
         if not self._response.is_chunked or self._begun:
             return False
+        if not data:
+            return True  # a chunk without data would be the last one
         return self._transport.write_now(b"%x\r\n%b\r\n" % (len(data), data))
 
     async def _write(self, data: bytes) -> None:

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 # Passes a piece of a response's body to the client's connection and returns true, if that is possible without waiting.
-# False: nothing was passed. For the pieces between the first and the last one of a response, which go through `send`.
+# False: nothing was passed. For the pieces, also empty ones, between the first and the last one of a response, which go
+# through `send`.
 WriteNow: TypeAlias = Callable[[bytes], bool]
 # Calls a function where the "http.disconnect" of a client that leaves arrives, so no task has to wait for it. If it has
 # arrived already, it calls it immediately and returns true. None: there is nothing more to call.
