@@ -42,6 +42,7 @@ from dragoman_server.accounts.usage import BYTES_PER_TOKEN
 from dragoman_server.models.routes import (
     NO_LISTED_MODELS,
     ListedModels,
+    ModelRoute,
     UnknownModel,
     model_ids,
     resolve_chain,
@@ -156,16 +157,19 @@ class ClientLimits:
             if not holder.allows(model):
                 raise _not_allowed(holder, model)
         with_budget = next(_with_budget(key), None)
-        chain = None
-        if with_budget is not None or others:
-            chain = resolve_chain(self._settings, protocol, model, listed)
-        if chain is None or isinstance(chain, UnknownModel):
+        found: Sequence[ModelRoute] | UnknownModel = ()
+        if model and (with_budget is not None or others):
+            found = resolve_chain(self._settings, protocol, model, listed)
+        if isinstance(found, UnknownModel):
             return []  # the plan of the request raises the error
         for name, holder in product(others, key.holders):
-            if not (holder.allows(name) or all(holder.allows(f"{to.upstream}/{name}") for to in chain)):
+            allows = holder.allows
+            if not (allows(name) or (found and all(allows(f"{to.upstream}/{name}") for to in found))):
                 raise _not_allowed(holder, name)
+        if others and not found:
+            self.refuse_unknown_cost(key)
         prices = []
-        for to, other in product(chain, (None, *others)) if with_budget is not None else ():
+        for to, other in product(found, (None, *others)) if with_budget is not None else ():
             name = to.upstream_model if other is None else other
             price = self._prices.find(model if other is None else None, to.upstream, name)
             if price is None:

@@ -334,8 +334,10 @@ class BaseEndpoint(ABC):
             turn=turn,
         )
         if request.key is not None and request.reserved and len(expanded.body) > len(body):
+            others = await request.off_loop(len(body), other_models, request_head.fields)
+            listed = gateway.catalog.listed
             prices = gateway.limits.check_model(
-                request.key, self.protocol.name, destination.model, gateway.catalog.listed
+                request.key, self.protocol.name, destination.model, listed, others
             )
             dollars = gateway.limits.estimate(prices, len(expanded.body))
             request.reserved = await gateway.limits.reserve_more(request.key, request.reserved, dollars)

@@ -21,6 +21,7 @@ from dragoman_server.http.relayed import (
     protocol_of_row,
     rule_or_refuse,
 )
+from dragoman_server.models.others import other_models
 from dragoman_server.proxying.destinations import find_destinations
 from dragoman_server.proxying.explanation import (
     EXPLAINED_AT,
@@ -109,7 +110,8 @@ class RequestExplainer:
         assert own is not None  # the endpoint is its
         head = peek(call.body, model)
         if self.client_key is not None:
-            ClientLimits(settings, MemoryAccountStore()).check_model(self.client_key, client.name, head.model)
+            limits = ClientLimits(settings, MemoryAccountStore())
+            limits.check_model(self.client_key, client.name, head.model, others=other_models(head.fields))
         to = find_destinations(settings, client, head.model, self.upstreams)[0]
         count = upstream_count(settings, client, own, head, to)
         if count is None:
@@ -147,7 +149,7 @@ class RequestExplainer:
         if key is not None:
             for upstream in rule:
                 limits.check_upstream(key, upstream)
-            for model in reversed(models):  # as they are admitted
+            for model in reversed(models or [""]):  # as they are admitted
                 limits.check_model(key, client.name, model, others=others_of(row, head, call.body))
         if len(call.body) > SMALL_BYTES and (boundary is not None or not models):
             notes.append("a large body is sent while it arrives, and to one account only")

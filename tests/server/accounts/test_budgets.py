@@ -3,6 +3,7 @@
 import json
 import logging
 import tomllib
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -25,7 +26,7 @@ from gateway.scripted import (
     whole,
 )
 
-from dragoman import Usage
+from dragoman import RequestRefused, Usage
 from dragoman_server.accounts import prices
 from dragoman_server.accounts.limits import ClientLimits, ClientRefused, _counter
 from dragoman_server.accounts.prices import Prices, cost, names_of
@@ -437,3 +438,20 @@ async def test_other_models_in_a_request_are_checked_too(
     )
     assert refusal in (client.error["message"] if client.status != 200 else ""), client.body
     assert (client.status == 200, len(gateway.upstreams.sent)) == (not refusal, int(not refusal)), client.body
+
+
+@pytest.mark.parametrize(
+    ("limits", "others", "refusal"),
+    [
+        ({"models": ("small",)}, ["small"], ""),
+        ({"models": ("small",)}, ["small", "big"], "may not use the model 'big'"),
+        ({"budget": 1.0, "budget_period": "total"}, ["small"], "what this request costs is not known"),
+    ],
+)
+def test_other_models_are_checked_where_a_request_has_none_by_which_it_is_routed(
+    limits: dict[str, Any], others: list[str], refusal: str
+) -> None:
+    key = ClientKey(name="red", hash="", **limits)
+    checked = ClientLimits(Settings(), MemoryAccountStore())
+    with pytest.raises(RequestRefused, match=refusal) if refusal else nullcontext():
+        assert checked.check_model(key, CHAT, "", others=others) == []
