@@ -150,6 +150,7 @@ class RequestAttempts:
         )
         self._attempts: list[Attempt] = []  # until their plans are released
         self._open: dict[str, Attempt] = {}
+        self._reservations = 0
         self._disabling: list[WireError] = []  # errors that disabled an account
 
     async def close(self) -> None:
@@ -271,8 +272,9 @@ class RequestAttempts:
         conversation = plan.conversation if plan.destination.settings.sticky else None
         now = self._pool.clock()
         candidates = [*map(_CANDIDATE, map(accounts.__getitem__, offer.accounts))]
-        # A request has an account only once at a time, so its id tells its leases of one from those of others.
-        reservation = await self._pool.store.apply(Reserve(candidates, conversation, plan.id, now))
+        self._reservations += 1  # a store that was late may still end an earlier one
+        lease = f"{plan.id}-{self._reservations}"
+        reservation = await self._pool.store.apply(Reserve(candidates, conversation, lease, now))
         # Another attempt may have ended the offer meanwhile.
         if self._machine.state is not attempts.AttemptState.OFFERED:
             if isinstance(reservation, Reservation):

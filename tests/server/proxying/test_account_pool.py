@@ -40,7 +40,7 @@ from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts.stores.base import Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
-from dragoman_server.accounts.stores.operations import Change, Release
+from dragoman_server.accounts.stores.operations import Change, Release, Reserve
 from dragoman_server.policy.error_actions import ErrorAction
 from dragoman_server.policy.health import Backoff, Health
 from dragoman_server.proxying import attempt
@@ -57,8 +57,11 @@ class Leases(MemoryAccountStore):
     def __init__(self, release_s: float = 0.0) -> None:
         super().__init__()
         self._release_s = release_s
+        self.all: list[str] = []
 
     async def apply(self, operation: Operation[Any]) -> Any:
+        if isinstance(operation, Reserve):
+            self.all.append(operation.lease)
         if isinstance(operation, Release):
             await anyio.sleep(self._release_s)
         return await super().apply(operation)
@@ -125,6 +128,14 @@ async def test_leases_are_given_back_when_the_client_leaves(
     assert store.open == unreleased
     assert pool.attempted == ["a"], "no other account is tried for a client that has left"
     assert pool.health("a") == Health(last_used=EPOCH), "it is not the account's error"
+
+
+async def test_each_reservation_of_a_request_has_its_own_lease() -> None:
+    """A store that was late may still end an earlier one."""
+    store = Leases()
+    pool = pool_of(MESSAGES, {"a": broken(MESSAGES), "b": good("Hello")}, store=store)
+    await pool.call(MESSAGES)
+    assert len(store.all) == len(set(store.all)) == 2
 
 
 # Limits.
