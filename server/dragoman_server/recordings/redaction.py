@@ -50,7 +50,8 @@ _FUNCTION_RESPONSES = (
 _STRING = re.compile(rb'"((?:[^"\\]|\\.)*+)(?:"(\s*:)?)?', re.DOTALL)
 # What the texts of a document are found by. An array of numbers may be a text: its tokens, bytes or embedding.
 _TOKEN = re.compile(
-    _STRING.pattern + rb"|(?P<numbers>\[[\s\d.eE,+-]+(?:\]|\Z))|(?P<number>-?\d[\d.eE+-]*)|[{}\[]", re.DOTALL
+    _STRING.pattern + rb"|(?P<numbers>\[(?:[\s\d.eE,+-]|null)+(?:\]|\Z))|(?P<number>-?\d[\d.eE+-]*)|[{}\[]",
+    re.DOTALL,
 )
 _DIGIT = re.compile(rb"\d")
 # An event's data, and the place in the response that it is about: `index`, `output_index`.
@@ -169,18 +170,20 @@ def _redact_line(line: bytes) -> bytes:
 def _redact_json(data: bytes) -> bytes:
     name = b""
     in_array = False  # what follows is not the member itself
-    objects: list[bytes] = []  # those that are open, by the names of their members
+    # Those that are open, by the names of their members, and whether they are in an array.
+    objects: list[tuple[bytes, bool]] = []
     free = 0  # how many of them are free, or in one that is
 
     def replace(match: re.Match[bytes]) -> bytes:
         nonlocal name, in_array, free
         found = match[0]
         if found == b"{":
-            of_call = name == b"response" and bool(objects) and objects[-1] in _FUNCTION_RESPONSES
-            free += bool(free or ((name in _FREE_MEMBERS or of_call) and not in_array))
-            objects.append(name)
+            of_call = name == b"response" and bool(objects) and objects[-1][0] in _FUNCTION_RESPONSES
+            of_items = name == b"input" and in_array
+            free += bool(free or of_call or (name in _FREE_MEMBERS and not of_items))
+            objects.append((name, in_array))
         elif found == b"}":
-            name = objects.pop() if objects else b""
+            name, in_array = objects.pop() if objects else (b"", False)
             free -= bool(free)
         elif found == b"[":
             in_array = True

@@ -363,6 +363,11 @@ async def test_files_are_bounded_in_number_and_age(tmp_path: Path) -> None:
         ),
         (b'{"input":[{"role":"user","name":"al"}],"n":2}', b'{"input":[{"role":"user","name":"al"}],"n":2}'),
         (
+            b'{"input":[{"role":"user","content":[{"text":"Hi"}]},{"type":"message","role":"user"}]}',
+            b'{"input":[{"role":"user","content":[{"text":"xx"}]},{"type":"message","role":"user"}]}',
+        ),
+        (b'{"arguments":[{"role":"Al"},{"role":"Bo"}]}', b'{"arguments":[{"role":"xx"},{"role":"xx"}]}'),
+        (
             b'{"functionResponse":{"name":"f","response":{"code":"Hi"}}}',
             b'{"functionResponse":{"name":"f","response":{"code":"xx"}}}',
         ),
@@ -382,6 +387,7 @@ async def test_files_are_bounded_in_number_and_age(tmp_path: Path) -> None:
         ),
         (b'{"groundingChunkIndices":[0,2]}', b'{"groundingChunkIndices":[0,2]}'),
         (b'{"embedding":[-0.02,3e-05', b'{"embedding":[-1.11,1e-11'),
+        (b'{"embedding":[0.2,null,3]}', b'{"embedding":[1.1,null,1]}'),
         # A body whose rest is not recorded ends anywhere.
         (b'{"text":"Hi you', b'{"text":"xx xxx'),
         (b'{"text":"Hi you\\', b'{"text":"xx xxx\\'),
