@@ -31,11 +31,12 @@ class TrioFuture:
         import trio
 
         def abort(_: object) -> trio.lowlevel.Abort:
-            self._done = True
+            self._done, self._task = True, None
             return trio.lowlevel.Abort.SUCCEEDED
 
-        self._task = trio.lowlevel.current_task()
-        return trio.lowlevel.wait_task_rescheduled(abort).__await__()  # noqa: ASYNC105 -- the caller awaits it
+        if not self._done:
+            self._task = trio.lowlevel.current_task()
+            yield from trio.lowlevel.wait_task_rescheduled(abort).__await__()  # noqa: ASYNC105 -- so it is awaited
 
 
 class Changes:

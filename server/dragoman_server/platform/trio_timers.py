@@ -25,7 +25,7 @@ class TrioTimers:
     """The timers of one event loop."""
 
     def __init__(self) -> None:
-        # By time, then by number. Of the cancelled ones, about as many as of others at most.
+        # By time, then by number. The cancelled ones are left out when it has twice as many as after the last time.
         self._heap: list[tuple[float, int, _Timer]] = []
         self._numbers = count()
         self._kept = 0

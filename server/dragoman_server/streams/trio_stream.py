@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 class _Taking(TrioFuture):
     """A call of receive_each() that waits until its sockets are read no more."""
 
-    __slots__ = ("_error", "descriptor", "readers", "take", "timeout")
+    __slots__ = ("_error", "descriptor", "is_reading", "readers", "take", "timeout")
 
     def __init__(
         self, take: Take, timeout: float | None, readers: TrioReaders | None, descriptor: int
@@ -39,12 +39,18 @@ class _Taking(TrioFuture):
         self.take, self.timeout = take, timeout
         self.readers, self.descriptor = readers, descriptor
         self._error: BaseException | None = None
+        self.is_reading = True
+
+    def stop(self) -> None:
+        """Read no more, before the socket may be closed: another one gets its descriptor then."""
+        if self.is_reading and self.readers is not None:
+            self.readers.remove(self.descriptor)
+        self.is_reading = False
 
     def end(self, error: BaseException | None) -> None:
+        self.stop()
         if not self.done():
             self._error = error
-            if self.readers is not None:
-                self.readers.remove(self.descriptor)
             self.set_result(None)
 
     def raise_error(self) -> None:
@@ -113,8 +119,7 @@ class TrioStream:
                 await taking
             taking.raise_error()
         finally:
-            if taking.readers is not None:
-                taking.readers.remove(taking.descriptor)
+            taking.stop()
             self._taking, self._deadline = None, math.inf
 
     def _read_now(self) -> None:

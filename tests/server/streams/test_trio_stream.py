@@ -16,6 +16,7 @@ from http_certificate import make_certificate
 from dragoman_server.platform.trio_timers import timers_of_loop
 from dragoman_server.streams import trio_stream
 from dragoman_server.streams.connect import _connect
+from dragoman_server.streams.trio_readers import readers_of_loop
 from dragoman_server.streams.trio_stream import TrioStream
 
 pytestmark = pytest.mark.trio
@@ -89,6 +90,18 @@ async def test_a_reader_that_is_cancelled_takes_nothing(pair: Pair) -> None:
         tasks.cancel_scope.cancel()
     assert taken == []
     assert await stream.receive(None) == b"x"
+
+
+@pytest.mark.usefixtures("way")
+async def test_a_reader_that_is_cancelled_is_forgotten_before_its_socket_is_closed(pair: Pair) -> None:
+    stream, _ = pair
+    async with trio.open_nursery() as tasks:
+        tasks.start_soon(stream.receive_each, takes([]), None)
+        await trio.testing.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+        stream.abort()  # before the task knows
+    readers = readers_of_loop()
+    assert readers is None or readers._reads == {}
 
 
 @pytest.mark.usefixtures("way")
