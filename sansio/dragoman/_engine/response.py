@@ -229,7 +229,9 @@ class ResponseTranslator(ResponseMachine):
             self._send(staged)
             if kind is Ended or kind is Failed:
                 if type(self._sink) is WholeSink and self._waiting:
-                    self._sink.send(*self._waiting)
+                    waiting = self._waiting[:]
+                    self._waiting.clear()  # if they cannot be written, the error is
+                    self._sink.send(*waiting)
                 self.outcome = Outcome.COMPLETED if kind is Ended else Outcome.FAILED
                 return
 
