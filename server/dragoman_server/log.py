@@ -160,10 +160,10 @@ _Record: TypeAlias = logging.LogRecord | _RequestLine
 def _only_handler() -> "_Handler | None":
     """Return our handler if it is the only place that the line of a request goes to."""
     parent = REQUESTS.parent
-    if parent is None or parent.propagate or REQUESTS.handlers or REQUESTS.filters:
+    if parent is None or parent.propagate or not REQUESTS.propagate or REQUESTS.handlers or REQUESTS.filters:
         return None
     match parent.handlers:
-        case [_Handler(filters=[], level=0) as only]:
+        case [_Handler(filters=[], level=0, formatter=JSONFormatter() | TextFormatter()) as only]:
             return only
     return None
 

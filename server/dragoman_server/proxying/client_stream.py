@@ -31,7 +31,7 @@ class StreamSource(Protocol):
 
 
 class ClientStream:
-    """One stream. Call close() when nothing is put any more, sent(), and stop() in any case.
+    """One stream. Call close() of its outbox when nothing is put any more, sent() then, and stop() in any case.
 
     Args:
         tasks: the group of the request.

@@ -15,7 +15,7 @@ import msgspec
 _NUMBER = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 # Nothing in it has another spelling: no default port, no segments of dots, no user. A host of digits is an address.
 _PLAIN = re.compile(
-    rf"(?:(http)|(https))://((?:{_NUMBER}\.){{3}}{_NUMBER}|(?![\d.]+[:/?]|[\d.]+\Z)[a-z\d](?:[a-z\d.-]*[a-z\d])?)"
+    rf"(?:(http)|(https))://((?:{_NUMBER}\.){{3}}{_NUMBER}|(?![\d.]+[:/?]|[\d.]+\Z|[a-z\d.-]*xn--)[a-z\d](?:[a-z\d.-]*[a-z\d])?)"
     r"(?::(?!80\b|443\b)([1-9]\d{0,3}|[1-5]\d{4}))?"
     r"((?:/(?!\.)[\w.~:@!$&()*+,;=-]*)*(?:\?[\w.~:@/=&-]+)?)",
     re.ASCII,
