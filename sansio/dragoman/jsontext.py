@@ -14,12 +14,13 @@ from dragoman._wire.json import (
     encode_text,
     kind_of,
 )
-from dragoman._wire.splice import splice_model
+from dragoman._wire.splice import all_members, splice_model
 
 __all__ = [
     "JSON",
     "MAX_DOCUMENT_BYTES",
     "JSONObject",
+    "all_members",
     "decode",
     "decode_object",
     "encode",

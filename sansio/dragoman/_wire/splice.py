@@ -9,7 +9,7 @@ token.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -130,6 +130,14 @@ def splice_items(text: bytes, now: list[JSON], before: list[JSON]) -> bytes:
         same = number >= 0 and values[number] == item
         out += (gap if out else gaps[0], spelled[number] if same else encode(item))
     return b"".join([*out, text[at:]]) if out else b"[]"
+
+
+def all_members(body: bytes, request_head: RequestHead) -> Iterable[tuple[str, bytes]]:
+    """Give name and value of each top-level member, also of those that a later one with the same name replaces."""
+    fields = request_head.fields
+    if not fields or _walk(body, fields, next(reversed(fields))) is not None:
+        return ((key, bytes(raw)) for key, raw in fields.items())
+    return ((key, body[start:end]) for key, start, end in _members(body))
 
 
 def _walk(body: bytes, fields: dict[str, msgspec.Raw], name: str) -> tuple[int, int] | None:

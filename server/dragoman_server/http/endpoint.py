@@ -173,7 +173,7 @@ class BaseEndpoint(ABC):
         model = request_head.model or default_model(self.gateway.settings) or ""
         others = list[str]()
         if request.key is not None and request.key.limits_models:
-            others = await request.off_loop(len(body), other_models, request_head.fields)
+            others = await request.off_loop(len(body), other_models, body, request_head)
         await self.admit(request, model, len(body), counts=counts, others=others)
         return body, request_head
 
@@ -334,7 +334,7 @@ class BaseEndpoint(ABC):
             turn=turn,
         )
         if request.key is not None and request.reserved and len(expanded.body) > len(body):
-            others = await request.off_loop(len(body), other_models, request_head.fields)
+            others = await request.off_loop(len(body), other_models, body, request_head)
             listed = gateway.catalog.listed
             prices = gateway.limits.check_model(
                 request.key, self.protocol.name, destination.model, listed, others

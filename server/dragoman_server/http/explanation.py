@@ -111,7 +111,8 @@ class RequestExplainer:
         head = peek(call.body, model)
         if self.client_key is not None:
             limits = ClientLimits(settings, MemoryAccountStore())
-            limits.check_model(self.client_key, client.name, head.model, others=other_models(head.fields))
+            others = other_models(call.body, head)
+            limits.check_model(self.client_key, client.name, head.model, others=others)
         to = find_destinations(settings, client, head.model, self.upstreams)[0]
         count = upstream_count(settings, client, own, head, to)
         if count is None:

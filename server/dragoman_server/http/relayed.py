@@ -30,7 +30,7 @@ from dragoman_server.proxying.affinity import referred_ids
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.proxying.relayed_plan import RelayedPlanner
 from dragoman_server.proxying.upload import Upload
-from dragoman_server.relayed.batch import heads_in, models_in
+from dragoman_server.relayed.batch import models_in, requests_in
 from dragoman_server.relayed.body import ids_in_path
 from dragoman_server.relayed.form import Form, boundary_of
 from dragoman_server.relayed.table import (
@@ -263,8 +263,8 @@ def head_of(row: RelayedPath, model_in_path: str, body: bytes) -> RequestHead:
 
 def others_of(row: RelayedPath, head: RequestHead, body: bytes) -> list[str]:
     """Return the models that a request names besides its own. Raises RemoteProtocolError."""
-    heads = heads_in(body) if row.model is ModelPlace.REQUESTS else [head]
-    return list(dict.fromkeys(name for each in heads for name in other_models(each.fields)))
+    requests = requests_in(body) if row.model is ModelPlace.REQUESTS else [(body, head)]
+    return list(dict.fromkeys(name for each in requests for name in other_models(*each)))
 
 
 def head_of_form(named: str, model_in_path: str, form_model: str | None) -> RequestHead:

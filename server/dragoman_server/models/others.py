@@ -4,13 +4,13 @@ Upstreams get these members as they are, unless the request is translated, so no
 model. Whether a client key may use it is checked by the name that the upstream gets.
 """
 
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from typing import Any
 
-import msgspec
-
-from dragoman import RemoteProtocolError
-from dragoman.jsontext import JSON, decode
+from dragoman import RemoteProtocolError, RequestHead
+from dragoman.jsontext import all_members, decode
 
 # Members with models, or with objects that have a `model`: what an upstream tries next (`fallbacks` of Messages and of
 # LiteLLM, `models` of OpenRouter), and tools that are models themselves (Messages' advisor, OpenAI's image_generation).
@@ -23,26 +23,39 @@ _MODEL = re.compile(rb'"model"|\\u00', re.IGNORECASE)
 _MAX_MODELS = 100
 
 
-def other_models(fields: Mapping[str, msgspec.Raw]) -> list[str]:
-    """Return the models that a request names besides `model`, each once. Raises RemoteProtocolError."""
-    found = list(dict.fromkeys(name for member, raw in fields.items() for name in _names(member, raw)))
+def other_models(body: bytes, request_head: RequestHead) -> list[str]:
+    """Return the models that a request names besides `model`, each once. request_head: from peek() for the body.
+
+    If a name is there twice, both values count: the gateway and most readers take the last one, but "the behavior of
+    software that receives such an object is unpredictable" (RFC 8259, section 4), and the upstream may take the first.
+
+    Raises RemoteProtocolError.
+    """
+    members = list(all_members(body, request_head))
+    last = max((index for index, (name, _) in enumerate(members) if name == "model"), default=len(members))
+    others = members[:last] + members[last + 1 :]
+    found = dict.fromkeys(name for member in others for name in _names(*member))
     if len(found) > _MAX_MODELS:
         raise RemoteProtocolError(f"a request may name at most {_MAX_MODELS} models besides its own")
-    return found
+    return list(found)
 
 
-def _names(member: str, raw: msgspec.Raw) -> Iterator[str]:
+def _names(member: str, text: bytes) -> Iterator[str]:
     kind = member.casefold()
-    if kind == "model" and member != "model":
-        yield from _texts([decode(bytes(raw))])
-    elif kind in _MEMBERS and (kind != "tools" or _MODEL.search(bytes(raw)) is not None):
-        value = decode(bytes(raw))
+    if kind == "model":
+        yield from _texts([_decode(text)])
+    elif kind in _MEMBERS and (kind != "tools" or _MODEL.search(text) is not None):
+        value = _decode(text)
         for each in value if type(value) is list else ():
-            found = (
-                [each[name] for name in each if name.casefold() == "model"] if type(each) is dict else [each]
-            )
+            found = [of for name, of in each if name.casefold() == "model"] if type(each) is tuple else [each]
             yield from _texts(found)
 
 
-def _texts(values: list[JSON]) -> Iterator[str]:
+def _decode(text: bytes) -> Any:
+    """Return the value, with each object as a tuple of its names and values."""
+    decode(text)  # raises for what is nested too deep
+    return json.loads(text, object_pairs_hook=tuple)
+
+
+def _texts(values: list[Any]) -> Iterator[str]:
     return (value for value in values if type(value) is str)

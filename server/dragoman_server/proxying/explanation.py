@@ -124,7 +124,7 @@ def explain(
         model = head.model
         if client_key is not None:
             limits = ClientLimits(settings, MemoryAccountStore())
-            limits.check_model(client_key, client.name, model, others=other_models(head.fields))
+            limits.check_model(client_key, client.name, model, others=other_models(body, head))
         chain = find_destinations(settings, client, model)
         chain = at_account(chain, account) or chain
     except (RemoteProtocolError, RequestRefused) as error:

@@ -15,14 +15,15 @@ MAX_REQUESTS = 100_000
 MAX_MODELS = 100
 
 
-def heads_in(body: bytes) -> list[RequestHead]:
-    """Return the heads of the requests. Raises RemoteProtocolError."""
-    return [peek(bytes(each["params"])) for each in _requests(peek(body).fields)]
+def requests_in(body: bytes) -> list[tuple[bytes, RequestHead]]:
+    """Return the requests, and their heads. Raises RemoteProtocolError."""
+    texts = [bytes(each["params"]) for each in _requests(peek(body).fields)]
+    return [(text, peek(text)) for text in texts]
 
 
 def models_in(body: bytes) -> list[str]:
     """Return the models of the requests, each once. Raises RemoteProtocolError."""
-    found = list(dict.fromkeys(head.model for head in heads_in(body)))
+    found = list(dict.fromkeys(head.model for _, head in requests_in(body)))
     if len(found) > MAX_MODELS:
         raise RemoteProtocolError(f"a batch may have at most {MAX_MODELS} models", path="/requests")
     return found

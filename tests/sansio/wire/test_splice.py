@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dragoman._wire import splice as _splice
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode
-from dragoman._wire.splice import peek, splice_items, splice_model
+from dragoman._wire.splice import all_members, peek, splice_items, splice_model
 
 NEW = "new/model"
 
@@ -153,6 +153,17 @@ def test_splice(subtests: pytest.Subtests) -> None:
     for case, (body, expected) in CASES.items():
         with subtests.test(case=case):
             assert spliced(body) == expected
+
+
+def test_members_that_a_later_one_replaces_are_given_too(subtests: pytest.Subtests) -> None:
+    def pairs(text: bytes) -> Any:
+        return json.loads(text.decode(errors="surrogateescape"), object_pairs_hook=list)
+
+    for case, (body, _) in CASES.items():
+        with subtests.test(case=case):
+            assert [[name, pairs(text)] for name, text in all_members(body, peek(body))] == [
+                list(pair) for pair in pairs(body)
+            ]
 
 
 def test_the_name_is_escaped() -> None:

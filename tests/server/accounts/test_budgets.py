@@ -440,6 +440,28 @@ async def test_other_models_in_a_request_are_checked_too(
     assert (client.status == 200, len(gateway.upstreams.sent)) == (not refusal, int(not refusal)), client.body
 
 
+TWICE = {
+    "the model": (b'"model":"big","model":"up/m"', b"'big'"),
+    "the model, escaped": (b'"mod\\u0065l":"big","model":"up/m"', b"'big'"),
+    "the model, of which a reader may take either": (b'"model":"small-1","model":"up/m"', b""),
+    "others": (b'"fallbacks":[{"model":"big"}],"fallbacks":[],"model":"up/m"', b"'big'"),
+    "the model of another": (b'"fallbacks":[{"model":"big","model":"small-1"}],"model":"up/m"', b"'big'"),
+    "the model of a tool": (b'"tools":[{"model":"big","model":"small-1"}],"model":"up/m"', b"'big'"),
+    "something else": (b'"user":"a","user":"b","model":"up/m"', b""),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("members", "refused"), TWICE.values(), ids=TWICE)
+async def test_a_model_that_a_later_member_of_its_name_replaces_is_checked_too(
+    members: bytes, refused: bytes
+) -> None:
+    gateway = scripted(CHAT, keys={"red": RESTRICTED})
+    client = await gateway.call(PATHS[CHAT], b"{" + members + b',"messages":[]}')
+    assert (client.status, len(gateway.upstreams.sent)) == ((403, 0) if refused else (200, 1)), client.body
+    assert refused in client.body
+
+
 @pytest.mark.parametrize(
     ("limits", "others", "refusal"),
     [
