@@ -1,9 +1,9 @@
 """The members that objects of a protocol have, as tables that look like the JSON itself.
 
 A protocol lists them once. The table of a request says which members are plain settings and of which JSON type they
-are; a reader takes those with `read_settings`, and `extra_members` finds what has no place in the document. The table
-of a response says what its reader takes, and why it drops the rest: `note_unread` records the losses, each at its
-own place. So a reader has no bookkeeping, and a plain setting is one row.
+are; a reader takes those with `read_members`, which finds at the same time what has no place in the document, as
+`extra_members` does for other objects. The table of a response says what its reader takes, and why it drops the rest:
+`note_unread` records the losses, each at its own place. So a reader has no bookkeeping, and a plain setting is one row.
 """
 
 from __future__ import annotations
@@ -117,20 +117,25 @@ HOST_BOOKKEEPING = members(
 WrongType: TypeAlias = Callable[[str, str, JSON], RemoteProtocolError]
 
 
-def read_settings(
+def read_members(
     value: JSONObject, shape: Mapping[str, Shape], wrong_type: WrongType, path: str = ""
-) -> dict[Param, JSON]:
-    """Return the settings of a request by their neutral names, in the order of the shape, and check its types.
+) -> tuple[dict[Param, JSON], JSONObject]:
+    """Return the settings of a request by their neutral names, in the order of the shape, and its `extra_members`.
 
-    A value that stands for another one is replaced in place. null means absent in all protocols. If two members have
-    one neutral name, the later one in the shape wins.
+    The types are checked, and a value that stands for another one is replaced in place. null means absent in all
+    protocols. If two members have one neutral name, the later one in the shape wins.
     Raises the error of `wrong_type`.
     """
     settings: dict[Param, JSON] = {}
-    for name, row in shape.items():
-        if name not in value or row is None or (member := value[name]) is None:
+    extra: JSONObject = {}
+    known = 0
+    for name in filter(value.__contains__, shape):
+        known += 1
+        row, member = shape[name], value[name]
+        if row is None or member is None:
             continue
-        wanted = row.type if type(row) is Setting else OBJECT if type(row) is dict else row
+        kind = type(row)
+        wanted = row.type if type(row) is Setting else OBJECT if kind is dict else row
         if type(wanted) is JSONType and type(member) not in wanted.types:
             member = value[name] = wanted.convert(member)
             if type(member) not in wanted.types:
@@ -138,9 +143,18 @@ def read_settings(
         if type(row) is Setting:
             if row.param is not None:
                 settings[row.param] = member
+            elif member != row.implied:
+                extra[name] = member
         elif type(row) is dict:
-            settings.update(read_settings(member, row, wrong_type, f"{path}/{name}"))
-    return settings
+            inner, left = read_members(member, row, wrong_type, f"{path}/{name}")
+            settings.update(inner)
+            if left:
+                extra[name] = left
+        elif kind is not JSONType and not _is_read(member, row):
+            extra[name] = member
+    if known < len(value):
+        extra.update({name: value[name] for name in value.keys() - shape.keys() if value[name] is not None})
+    return settings, {name: extra[name] for name in value if name in extra} if len(extra) > 1 else extra
 
 
 def setting_paths(shape: Mapping[str, Shape], path: str = "") -> dict[Param, str]:

@@ -48,7 +48,7 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
-from dragoman._ir.shape import Setting, Shape, extra_members, read_settings, setting_paths
+from dragoman._ir.shape import Setting, Shape, read_members, setting_paths
 from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, Node, ToolChoice
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.errors import STATUS_BY_KIND, ErrorKind, WireError, kind_of_status
@@ -182,6 +182,7 @@ def read_request(body: dict[str, Any], signer: Signer, *, name: str) -> Request:
         extra = {key: each for key, each in value.items() if key not in ("role", "parts")} or None
         messages.append(Message(role=value["role"], parts=parts, path=path, native=extra, shape={}))
     tools = tuple(_object(TOOLS, tool, f"/tools/{at}", name) for at, tool in enumerate(body.get("tools", [])))
+    params, extra = read_members(body, REQUEST_SHAPE, wrong_type)
     return Request(
         protocol=name,
         model=body["model"],
@@ -191,11 +192,11 @@ def read_request(body: dict[str, Any], signer: Signer, *, name: str) -> Request:
         stream=bool(body.get("stream")),
         include_usage=bool(body.get("include_usage")),
         compact=bool(body.get("compact")),
-        params=read_settings(body, REQUEST_SHAPE, wrong_type),
+        params=params,
         param_paths=setting_paths(REQUEST_SHAPE),
         reasoning=_optional(ReasoningConfig, body, "reasoning"),
         response_format=_optional(ResponseFormat, body, "response_format"),
-        extra=extra_members(body, REQUEST_SHAPE),
+        extra=extra or None,
     )
 
 

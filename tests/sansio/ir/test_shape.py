@@ -22,7 +22,7 @@ from dragoman._ir.shape import (
     extra_members,
     native_members,
     note_unread,
-    read_settings,
+    read_members,
     setting_paths,
 )
 from dragoman._wire.exceptions import RemoteProtocolError
@@ -125,14 +125,20 @@ SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any], Any]] = {
         {"thread": "t", "metadata": {"padding": 0}},
     ),
     "unknown": ({"x": {"y": None}, "z": False}, {}, {"x": {"y": None}, "z": False}),
+    "several, in the order of the body": (
+        {"x": 1, "metadata": {"padding": 0}, "z": 2, "thread": "t"},
+        {},
+        {"x": 1, "metadata": {"padding": 0}, "z": 2, "thread": "t"},
+    ),
 }
 
 
 def test_settings_and_extra_members(subtests: pytest.Subtests) -> None:
     for case, (body, settings, extra) in SETTINGS.items():
         with subtests.test(case=case):
-            read = read_settings(body, BODY, wrong_type)
+            read, left = read_members(body, BODY, wrong_type)
             assert list(read.items()) == list(settings.items())
+            assert list(left.items()) == list((extra or {}).items())
             assert extra_members(body, BODY) == extra
 
 
@@ -160,7 +166,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 def test_a_setting_of_a_wrong_type_is_an_error(subtests: pytest.Subtests) -> None:
     for body, message in WRONG:
         with subtests.test(body=body), pytest.raises(RemoteProtocolError) as info:
-            read_settings(body, BODY, wrong_type)
+            read_members(body, BODY, wrong_type)
         assert str(info.value) == message
 
 

@@ -26,7 +26,7 @@ from dragoman._ir.request import (
     Text,
     ToolResult,
 )
-from dragoman._ir.shape import OBJECT, STRING, extra_members, read_settings
+from dragoman._ir.shape import OBJECT, STRING, extra_members, read_members
 from dragoman._ir.tools import FunctionTool, Tool
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.json import JSON, JSONObject
@@ -70,13 +70,12 @@ _PATHS = MessagePaths("messages")
 
 def read_request(body: JSONObject, signer: Signer) -> Request:
     """Return the neutral request of a body. Raises RemoteProtocolError (400) with the path of the fault."""
-    settings = read_settings(body, REQUEST_SHAPE, wrong_type)
+    # Each function below adds the values that it cannot read to `extra`.
+    settings, extra = read_members(body, REQUEST_SHAPE, wrong_type)
     for name in ("model", "max_tokens", "messages"):
         if body.get(name) is None:
             raise invalid_request(f"/{name}", "Field required")
-    # Each function below adds the values that it cannot read.
     mark = read_cache_mark(body, "") if "cache_control" in body else None
-    extra = extra_members(body, REQUEST_SHAPE) or {}
     context = ReadContext(signer)
     messages: list[Message] = []
     system = body.get("system")
@@ -303,8 +302,7 @@ def _read_reasoning(
     thinking = body.get("thinking")
     if not thinking:
         return None if effort is None else ReasoningConfig(effort=effort, path=effort_path)
-    read_settings(thinking, THINKING_SHAPE, wrong_type, "/thinking")
-    unread = extra_members(thinking, THINKING_SHAPE) or {}
+    _, unread = read_members(thinking, THINKING_SHAPE, wrong_type, "/thinking")
     kind: JSON = thinking.get("type")
     display: JSON = thinking.get("display")
     show: Literal["summarized", "omitted"] | None = display

@@ -17,7 +17,7 @@ from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.losses import Loss, LossCode
 from dragoman._ir.native import changed
 from dragoman._ir.request import Citation, Media, OpaquePart, Part, Reasoning, Text, ToolCall, ToolResult
-from dragoman._ir.shape import BOOLEAN, OBJECT, STRING, extra_members, read_settings
+from dragoman._ir.shape import BOOLEAN, OBJECT, STRING, extra_members, read_members
 from dragoman._ir.wrapped_signatures import Signer, unwrap_summary
 from dragoman._wire.json import JSON, JSONObject, encode_text, object_or_empty, objects_in
 from dragoman.protocols.anthropic_messages.checks import (
@@ -126,7 +126,7 @@ def _read_media(block: JSONObject, path: str, context: ReadContext) -> Part | No
     shape = IMAGE_SHAPE if is_image else DOCUMENT_SHAPE
     if not block.get("source"):
         raise wrong_type(f"{path}/source", OBJECT.name, None)
-    read_settings(block, shape, wrong_type, path)  # checks the types
+    read_members(block, shape, wrong_type, path)  # checks the types
     source = block["source"]
     member, neutral = SOURCE_TYPES.get(text_or_empty(source.get("type")), ("", None))
     data = source.get(member)

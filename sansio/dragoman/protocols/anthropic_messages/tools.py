@@ -17,7 +17,7 @@ import msgspec
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.native import written
 from dragoman._ir.request import Request
-from dragoman._ir.shape import ARRAY, BOOLEAN, OBJECT, STRING, extra_members, read_settings
+from dragoman._ir.shape import ARRAY, BOOLEAN, OBJECT, STRING, extra_members, read_members
 from dragoman._ir.tools import CodeExecution, FunctionTool, HostedTool, McpServer, Tool, ToolChoice, WebSearch
 from dragoman._wire.json import JSON, JSONObject, encode_text, leaves
 from dragoman.codec import Capabilities
@@ -90,7 +90,7 @@ def _read_function(tool: JSONObject, path: str, native: JSONObject | None = None
 
 
 def _read_web_search(tool: JSONObject, path: str) -> WebSearch:
-    read_settings(tool, WEB_SEARCH_SHAPE, wrong_type, path)  # checks the types
+    read_members(tool, WEB_SEARCH_SHAPE, wrong_type, path)  # checks the types
     allowed, blocked = tool.get("allowed_domains"), tool.get("blocked_domains")
     location = tool.get("user_location") or {}
     return WebSearch(

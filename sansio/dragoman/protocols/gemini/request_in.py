@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dragoman._ir.losses import Loss
 from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
-from dragoman._ir.shape import STRING, extra_members, read_settings
+from dragoman._ir.shape import STRING, read_members
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.json import JSON, JSONObject, text_or_none, wrong_type
 from dragoman.protocols.gemini.checks import rename
@@ -28,8 +28,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
     Raises RemoteProtocolError (400) with the path of the fault.
     """
     rename(body)
-    settings = read_settings(body, REQUEST_SHAPE, wrong_type)
-    extra = extra_members(body, REQUEST_SHAPE) or {}
+    settings, extra = read_members(body, REQUEST_SHAPE, wrong_type)
     config = body.get("generationConfig") or {}
     reader = ConversationReader(signer)
     messages: list[Message] = []

@@ -29,7 +29,7 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
-from dragoman._ir.shape import OBJECT, STRING, read_settings
+from dragoman._ir.shape import OBJECT, STRING, read_members
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode, encode_text, text_or_none, wrong_type
@@ -236,7 +236,7 @@ class ConversationReader(msgspec.Struct):
         return call_id
 
     def _media(self, part: JSONObject, path: str) -> Media | None:
-        read_settings(part, shapes.MEDIA_SHAPE, wrong_type, path)  # checks the types
+        read_members(part, shapes.MEDIA_SHAPE, wrong_type, path)  # checks the types
         data = part.get("inlineData") or part.get("fileData") or {}
         media_type = data.get("mimeType") or ""
         kind = media_type.partition("/")[0]

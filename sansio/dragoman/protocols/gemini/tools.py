@@ -13,7 +13,7 @@ import msgspec
 from dragoman._ir.losses import Ledger, Loss, LossCode, child
 from dragoman._ir.native import written
 from dragoman._ir.request import Request
-from dragoman._ir.shape import ARRAY, OBJECT, STRING, read_settings
+from dragoman._ir.shape import ARRAY, OBJECT, STRING, read_members
 from dragoman._ir.tools import (
     CodeExecution,
     FunctionTool,
@@ -70,14 +70,14 @@ def _read_use(kind: str, tool: JSON, path: str) -> WebSearch | CodeExecution | N
         return CodeExecution()
     if kind != "googleSearch" or type(tool) is not dict:
         return None
-    read_settings(tool, SEARCH_SHAPE, wrong_type, path)  # checks the types
+    read_members(tool, SEARCH_SHAPE, wrong_type, path)  # checks the types
     blocked = tool.get("excludeDomains")
     return WebSearch(blocked_domains=None if blocked is None else tuple(blocked))
 
 
 def _read_mcp_server(server: JSONObject, path: str) -> HostedTool:
     """Return the server as a tool. Its use is None if other providers cannot reach it, as with further headers."""
-    read_settings(server, MCP_SHAPE, wrong_type, path)  # checks the types
+    read_members(server, MCP_SHAPE, wrong_type, path)  # checks the types
     transport = server.get("streamableHttpTransport") or {}
     headers = {name.lower(): value for name, value in (transport.get("headers") or {}).items()}
     scheme, _, token = str(headers.pop("authorization", "Bearer ")).partition(" ")

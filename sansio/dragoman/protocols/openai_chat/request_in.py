@@ -29,7 +29,7 @@ from dragoman._ir.request import (
     ToolResult,
     split_data_uri,
 )
-from dragoman._ir.shape import OBJECT, STRING, Setting, Shape, extra_members, read_settings
+from dragoman._ir.shape import OBJECT, STRING, Setting, Shape, extra_members, read_members
 from dragoman._ir.tools import CacheMark
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.json import JSON, JSONObject, invalid_value, wrong_type
@@ -71,8 +71,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
     model = body.get("model")
     if type(model) is not str or not model:
         raise wrong_type("/model", "the name of a model", model)
-    settings = read_settings(body, REQUEST_SHAPE, wrong_type)
-    extra = extra_members(body, REQUEST_SHAPE) or {}
+    settings, extra = read_members(body, REQUEST_SHAPE, wrong_type)
     if body.get("max_completion_tokens") is not None and body.get("max_tokens") is not None:
         extra["max_tokens"] = body["max_tokens"]  # the newer name wins
     tools, tool_choice = read_tools(body, extra)

@@ -11,7 +11,7 @@ import msgspec
 
 from dragoman._ir.losses import Loss, LossCode
 from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
-from dragoman._ir.shape import OBJECT, STRING, extra_members, read_settings
+from dragoman._ir.shape import OBJECT, STRING, extra_members, read_members
 from dragoman._ir.tools import Namespace
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.json import JSON, JSONObject, invalid_value, wrong_type
@@ -44,7 +44,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
     if not model:
         raise wrong_type("/model", STRING.name, model)
     repairs = _repair_request(body)
-    params = read_settings(body, REQUEST_SHAPE, CHECKS.wrong_type)
+    params, extra = read_members(body, REQUEST_SHAPE, CHECKS.wrong_type)
     namespaces: list[Namespace] = []
     reader = InputReader(signer, read_tools(body.get("tools") or [], "/tools", namespaces), namespaces)
     instructions = body.get("instructions")
@@ -56,7 +56,6 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
     for name, nothing in NO_OP_VALUES.items():
         if name in params and params[name] == nothing:
             del params[name]
-    extra = extra_members(body, REQUEST_SHAPE) or {}
     paths = SETTING_PATHS
     if reader.reference is not None and "previous_response_id" not in params:
         # A reference means the same: part of the conversation is only in the vendor's store.

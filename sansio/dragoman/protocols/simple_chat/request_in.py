@@ -7,7 +7,7 @@ as losses.
 from __future__ import annotations
 
 from dragoman._ir.request import Message, Request, Text
-from dragoman._ir.shape import extra_members, read_settings
+from dragoman._ir.shape import read_members
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, invalid_value, wrong_type
@@ -19,7 +19,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
 
     Raises RemoteProtocolError (400) with the path of the wrong member.
     """
-    settings = read_settings(body, REQUEST_SHAPE, wrong_type)
+    settings, extra = read_members(body, REQUEST_SHAPE, wrong_type)
     return Request(
         protocol=NAME,
         model=body.get("model") or "",
@@ -27,7 +27,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         include_usage=False,  # responses have no field for it
         params=settings,
         param_paths=SETTING_PATHS,
-        extra=extra_members(body, REQUEST_SHAPE),
+        extra=extra or None,
     )
 
 
