@@ -17,7 +17,7 @@ from dragoman._ir.request import Request
 from dragoman._ir.undo import Undo
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._transforms.pass_context import CacheKeySource, PassContext, ReasoningLookup, find_contents
-from dragoman._transforms.pipeline import apply_passes
+from dragoman._transforms.pipeline import Passes
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSONObject, decode, decode_object, encode, too_deep
 from dragoman._wire.limits import MODEL_CHARACTERS
@@ -152,6 +152,7 @@ class RequestTranslator:
         self._client = client_spec(client)
         self._upstream = upstream_spec(upstream)
         self._capabilities = capabilities.as_type(self._upstream.capabilities)
+        self._passes = Passes(self._client, self._capabilities)
         self._policy = policy
         self._signer = signer
         self._max_fan_out = max_fan_out
@@ -246,7 +247,7 @@ class RequestTranslator:
         request = msgspec.structs.replace(received, model=upstream_model)
         if rewritten:
             request = msgspec.structs.replace(request, native=decoded, received=received)
-        request = apply_passes(request, context)
+        request = self._passes.apply(request, context)
         out = upstream.write_request(request, capabilities, ledger)
         for name in self._refused(out, left_out, ledger) if left_out else ():
             del out[name]

@@ -30,7 +30,7 @@ def request_summary(request: Request, context: PassContext) -> Request:
 
     The tools stay, though none may be called: they are at the beginning of the prompt, which the upstream has cached.
     """
-    if context.rewritten:
+    if context.rewritten or not request.compact:
         return request
     context.undo = msgspec.structs.replace(context.undo, compacts=True)
     ledger, instruction = context.ledger, Message("user", (Text(_INSTRUCTION),))

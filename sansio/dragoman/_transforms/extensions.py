@@ -64,7 +64,7 @@ def strip_extensions(request: Request, context: PassContext) -> Request:
     for config in (request.reasoning, request.response_format):
         if config is not None:
             ledger.unknown_fields(config.path, config.extra, request.defined)
-    note((*request.messages, *contents.parts))
+    note((*contents.odd, *contents.parts))
     if OpaquePart in contents.kinds:
         request = map_parts(request, dict.fromkeys((OpaquePart, ToolResult), partial(_plain, ledger=ledger)))
     if request.tools and any(type(tool) is FunctionTool and tool.deferred for tool in request.tools):

@@ -23,22 +23,26 @@ class Contents(msgspec.Struct, frozen=True):
 
     Attributes:
         messages: The messages.
+        odd: Those that are more than one plain text.
         parts: Their parts in the order of the prompt, those inside of results before the results, but for texts with
             neither a cache mark nor members of their own protocol.
-        kinds: The classes of these parts.
+        kinds: The classes of these parts, and Message if there are odd ones.
     """
 
     messages: tuple[Message, ...]
+    odd: list[Message]
     parts: list[Part]
     kinds: set[type]
 
 
 def find_contents(messages: tuple[Message, ...]) -> Contents:
     """Return what the messages hold."""
+    odd = [message for message in messages if not message.plain]
+    if not odd:
+        return Contents(messages, odd, [], set())
     parts: list[Part] = [
         part
-        for message in messages
-        if not message.plain
+        for message in odd
         for part in message.parts
         if type(part) is not Text or part.shape is not None or part.cache is not None
     ]
@@ -51,7 +55,8 @@ def find_contents(messages: tuple[Message, ...]) -> Contents:
             if type(part) is not Text or part.shape is not None or part.cache is not None
         ]
         kinds = set(map(type, parts))
-    return Contents(messages, parts, kinds)
+    kinds.add(Message)
+    return Contents(messages, odd, parts, kinds)
 
 
 class PassContext(msgspec.Struct):

@@ -7,12 +7,14 @@ stages that a response needs are built; nearly all need no stage over text, so d
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Sequence
+from itertools import compress
+from operator import attrgetter
+from typing import Protocol, TypeAlias
 
 from dragoman._ir.events import EVENTS, Event
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Media, Part, Reasoning, Request
+from dragoman._ir.request import Media, Message, Reasoning, Request, ToolCall, ToolResult
 from dragoman._transforms.cache_key import add_cache_key
 from dragoman._transforms.compaction import CompactionStage, request_summary
 from dragoman._transforms.content import fit_cache_marks, fit_media
@@ -28,42 +30,104 @@ from dragoman._transforms.stop_sequences import StopSequenceStage
 from dragoman._transforms.tool_calls import ToolCallStage
 from dragoman._transforms.tools import fit_tools
 from dragoman._transforms.unsupported import drop_unsupported, fit_tool_settings
-from dragoman.codec import CheckInput, ProtocolSpec, ResponseContext
+from dragoman.codec import Capabilities, CheckInput, ProtocolSpec, ResponseContext
+
+# What a pass is about: a class of what messages hold (Contents.kinds), a field of Request, or a setting.
+Subject: TypeAlias = type | str
+
+
+def _never(capabilities: Capabilities) -> bool:
+    return False
+
 
 # First the passes over what no other protocol has, then those over the history, on which later passes rely, then those
-# that fit the request to the upstream, and last the one that prepares the checks of the response. Each with the class
-# of parts, or the field of Request, without which a request has nothing for it. None: it looks itself.
-PASSES: tuple[tuple[Pass, type[Part] | str | None], ...] = (
-    (strip_extensions, None),
-    (restore_reasoning, None),
-    (fit_message_members, None),
-    (request_summary, "compact"),
-    (repair_history, None),
-    (add_user_turns, None),
-    (drop_foreign_signatures, Reasoning),
-    (fit_format, "response_format"),
-    (fit_media, Media),
-    (fit_cache_marks, None),
-    (fit_tool_settings, None),
-    (add_cache_key, None),
-    (fit_tools, None),
-    (drop_unsupported, "params"),
-    (find_unenforced, None),
+# that fit the request to the upstream, and last the one that prepares the checks of the response. Each with the
+# subjects without which a request has nothing for it, and whether an upstream needs it for any request.
+PASSES: tuple[tuple[Pass, tuple[Subject, ...], Callable[[Capabilities], bool]], ...] = (
+    (
+        strip_extensions,
+        (Message, "extra", "namespaces", "reasoning", "repairs", "response_format", "tools"),
+        _never,
+    ),
+    (restore_reasoning, (ToolCall,), _never),
+    (fit_message_members, (Message,), _never),
+    (request_summary, ("compact",), _never),
+    (repair_history, (Message,), _never),
+    (add_user_turns, (), lambda capabilities: capabilities.requires_user_first or not capabilities.prefill),
+    (drop_foreign_signatures, (Reasoning,), _never),
+    (fit_format, ("response_format",), _never),
+    (fit_media, (Media,), _never),
+    (fit_cache_marks, (Message, "prompt_cache_options", "tools"), _never),
+    (
+        fit_tool_settings,
+        ("response_format", "tool_choice", "tools"),
+        lambda capabilities: "parallel_tool_calls" in capabilities.refuses,
+    ),
+    (add_cache_key, (), lambda capabilities: capabilities.cache_keys),
+    (fit_tools, (ToolCall, ToolResult, "tool_choice", "tools"), _never),
+    (drop_unsupported, ("params",), _never),
+    (find_unenforced, ("response_format", "tool_choice"), _never),
 )
+_FIELDS = (
+    "compact",
+    "extra",
+    "namespaces",
+    "params",
+    "reasoning",
+    "repairs",
+    "response_format",
+    "tool_choice",
+    "tools",
+)
+_values = attrgetter(*_FIELDS)
+_NO_PASSES: frozenset[int] = frozenset()
 
 
-def apply_passes(request: Request, context: PassContext) -> Request:
-    """Return the request after all passes."""
-    for apply_pass, subject in PASSES:
-        if (
-            subject is None
-            or subject in context.contents.kinds
-            or (type(subject) is str and getattr(request, subject))
-        ):
-            request = apply_pass(request, context)
-            if request.messages is not context.contents.messages:
-                context.contents = find_contents(request.messages)
-    return request
+class Passes:
+    """The passes over requests of one client protocol for one upstream."""
+
+    __slots__ = ("_always", "_by_subject", "_settings")
+
+    def __init__(self, client: ProtocolSpec, capabilities: Capabilities) -> None:
+        rows = [
+            (
+                number,
+                subjects if number else (*subjects, *client.server_state_params),
+                is_needed(capabilities),
+            )
+            for number, (_, subjects, is_needed) in enumerate(PASSES)
+        ]
+        self._always = frozenset([number for number, _, is_needed in rows if is_needed])
+        self._by_subject = {
+            subject: frozenset([number for number, subjects, _ in rows if subject in subjects])
+            for _, subjects, _ in rows
+            for subject in subjects
+        }
+        self._settings = {"prompt_cache_options", *client.server_state_params}
+
+    def apply(self, request: Request, context: PassContext) -> Request:
+        """Return the request after all passes that have something to do."""
+        waiting = self._needed(request, context)
+        while waiting:
+            number = min(waiting)
+            waiting.remove(number)
+            passed = PASSES[number][0](request, context)
+            if passed is request:
+                continue
+            if passed.messages is not request.messages:
+                context.contents = find_contents(passed.messages)
+            request = passed
+            waiting.update([each for each in self._needed(request, context) if each > number])
+        return request
+
+    def _needed(self, request: Request, context: PassContext) -> set[int]:
+        needed = set(self._always)
+        fields = compress(_FIELDS, _values(request))
+        settings = self._settings & request.params.keys()
+        subjects: tuple[Subject, ...] = (*fields, *context.contents.kinds, *settings)
+        for subject in subjects:
+            needed |= self._by_subject.get(subject, _NO_PASSES)
+        return needed
 
 
 class Stage(Protocol):

@@ -1,7 +1,11 @@
 """The stages of a response: which there are, and that each gets the events of the one before it."""
 
+import itertools
 from collections.abc import Sequence
+from typing import Any
+from unittest.mock import patch
 
+import golden
 import msgspec
 import pytest
 from core.events import STARTED, start_of
@@ -14,14 +18,34 @@ from dragoman._ir.tools import ToolChoice
 from dragoman._ir.undo import Undo
 from dragoman._transforms.compaction import CompactionStage
 from dragoman._transforms.json_output import CodeFenceStage, JsonToolStage
-from dragoman._transforms.pipeline import Pipeline, Stage
+from dragoman._transforms.pipeline import PASSES, Passes, Pipeline, Stage
 from dragoman._transforms.reasoning_cache import ReasoningCacheStage
 from dragoman._transforms.response_checks import OutputCheckStage
 from dragoman._transforms.signatures import SignatureStage
 from dragoman._transforms.stop_sequences import StopSequenceStage
 from dragoman._transforms.tool_calls import ToolCallStage
+from dragoman._wire.exceptions import RemoteProtocolError, RequestRefused
 
 ALWAYS = [SignatureStage, ToolCallStage]
+
+
+def outcome(client: str, upstream: str, body: bytes, capabilities: str) -> Any:
+    try:
+        done = golden.request(client, upstream, body, capabilities)
+    except (RemoteProtocolError, RequestRefused) as error:
+        return str(error), error.path
+    return done.body, list(done.losses), done.undo, done.fan_out
+
+
+@pytest.mark.no_cover
+def test_a_pass_that_is_left_out_has_nothing_to_do(subtests: pytest.Subtests) -> None:
+    for fixture in golden.fixtures()["request"]:
+        with subtests.test(fixture=fixture["name"]):
+            for upstream, name in itertools.product(golden.NAMES, ("rewrite", "narrow", "object")):
+                case = fixture["protocol"], upstream, golden.bytes_of(fixture), name
+                with patch.object(Passes, "_needed", lambda *_: set(range(len(PASSES)))):
+                    general = outcome(*case)
+                assert outcome(*case) == general
 
 
 STAGES: list[tuple[Undo, bool, list[type[object]], bool]] = [
