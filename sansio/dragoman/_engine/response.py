@@ -13,6 +13,7 @@ from dragoman._engine.response_machine import OPEN, Outcome, ResponseMachine
 from dragoman._engine.sinks import ClientSink, ListSink, WholeSink, client_sink
 from dragoman._engine.upstream_events import StreamEvents, TruncatedResponse, WholeEvents
 from dragoman._ir.events import (
+    DELTAS,
     EVENTS,
     ArgumentsDelta,
     BlockStarted,
@@ -20,17 +21,14 @@ from dragoman._ir.events import (
     Event,
     Failed,
     Opaque,
-    ReasoningDelta,
     Started,
     Stopped,
-    TextDelta,
     Usage,
 )
 from dragoman._ir.fast_path import Delta, with_texts
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._transforms.pipeline import Pipeline
 from dragoman._transforms.reasoning_cache import CachedReasoning
-from dragoman._transforms.tool_calls import ToolCallStage
 from dragoman._wire.errors import ErrorKind, WireError, unreadable_error
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSONObject, too_deep
@@ -45,6 +43,9 @@ _UNREADABLE = RemoteProtocolError, RecursionError
 
 # Events that change what the machine says of the response.
 _ENDS = frozenset({Stopped, Ended, Failed})
+_DELTAS = frozenset(DELTAS)
+# All others are content.
+_NOTED = frozenset({Started, Usage, Opaque, Failed})
 # Events that name their choice.
 _OF_CHOICES = frozenset(kind for kind in EVENTS if "choice" in kind.__struct_fields__)
 
@@ -175,37 +176,43 @@ class ResponseTranslator(ResponseMachine):
 
     def _take(self, incoming: Iterable[Event]) -> None:
         """Pass on events until the response ends."""
-        needs_text, kinds, send = self._pipeline.needs_text, self._pipeline.kinds, self._send
+        kinds, send, first_only = self._pipeline.kinds, self._send, not self._client.choices
         for event in incoming:
-            # isinstance() of a struct takes ten times as long as this to say no.
-            if type(event) is TextDelta or type(event) is ReasoningDelta or type(event) is ArgumentsDelta:
-                if event.block not in self._skipped:
-                    self._chars += len(event.text)
-                    if needs_text:
-                        self._pass(event)
-                    elif type(event) is ArgumentsDelta:
-                        _fill_call(self._pipeline.calls, send, event)
-                    else:
-                        send(event)
-            elif type(event) is Usage:
-                self.usage = self.usage.updated(event)
-                usage = self._consistent_usage()
-                (self._pass if Usage in kinds else send)(usage)
+            # isinstance() of a struct takes ten times as long as to look up its type.
+            kind = type(event)
+            if kind in _DELTAS:
+                self._chars += len(event.text)  # type: ignore[union-attr]
+            elif kind in _NOTED:
+                event = self._note(event)
             else:
-                if type(event) is Started:
-                    self.upstream_model, self.upstream_id = event.model, event.id
-                elif type(event) is Opaque:
-                    # One that need not come back (an unknown field of the first frame, say) is no content.
-                    self.committed = self.committed or event.round_trip or event.search is not None
-                elif type(event) is not Failed:
-                    self.committed = True
-                # An attribute that is missing takes ten times as long as this.
-                choice = getattr(event, "choice", 0) if type(event) in _OF_CHOICES else 0
-                of_first = not self._skipped and choice == 0
-                if of_first or self._client.choices or not self._is_of_other_choice(event):
-                    (self._pass if type(event) in kinds or type(event) in _ENDS else send)(event)
+                self.committed = True
+            if (
+                first_only
+                and (self._skipped or (kind in _OF_CHOICES and event.choice))  # type: ignore[union-attr]
+                and self._is_of_other_choice(event)
+            ):
+                continue
+            if kind in kinds:
+                self._pass(event)
+            elif kind in _ENDS:
+                self._send_end(event)  # type: ignore[arg-type]
+            else:
+                send(event)
+                continue
             if self.outcome is not OPEN:
                 return
+
+    def _note(self, event: Event) -> Event:
+        """Note what an event says of the response, and return it."""
+        if type(event) is Usage:
+            self.usage = self.usage.updated(event)
+            return self._consistent_usage()
+        if type(event) is Started:
+            self.upstream_model, self.upstream_id = event.model, event.id
+        elif type(event) is Opaque:
+            # One that need not come back (an unknown field of the first frame, say) is no content.
+            self.committed = self.committed or event.round_trip or event.search is not None
+        return event
 
     def _end_unreadable(self, error: RemoteProtocolError | RecursionError) -> None:
         """End the response because what came next cannot be read."""
@@ -215,25 +222,33 @@ class ResponseTranslator(ResponseMachine):
             self.fail(unreadable_error(too_deep() if isinstance(error, RecursionError) else error))
 
     def _pass(self, event: Event) -> None:
-        """Send an event through the stages to the sink, and note how the response ends."""
-        pipeline = self._pipeline
-        for staged in pipeline.send(event) if type(event) in pipeline.kinds else (event,):
-            kind = type(staged)
-            if kind is Ended:
-                self._estimate_usage()
-            elif kind is Failed:
-                self.error = mask_error(staged.error, self._context.mask)  # type: ignore[union-attr]
-                staged = Failed(self.error)
-            elif kind is Stopped and staged.choice == 0:  # type: ignore[union-attr]
-                self.stop_reason = staged.reason  # type: ignore[union-attr]
-            self._send(staged)
-            if kind is Ended or kind is Failed:
-                if type(self._sink) is WholeSink and self._waiting:
-                    waiting = self._waiting[:]
-                    self._waiting.clear()  # if they cannot be written, the error is
-                    self._sink.send(*waiting)
-                self.outcome = Outcome.COMPLETED if kind is Ended else Outcome.FAILED
-                return
+        """Send an event through the stages to the sink."""
+        for staged in self._pipeline.send(event):
+            if type(staged) not in _ENDS:
+                self._send(staged)
+            else:
+                self._send_end(staged)  # type: ignore[arg-type]
+                if self.outcome is not OPEN:
+                    return
+
+    def _send_end(self, event: Stopped | Ended | Failed) -> None:
+        """Send the end of a choice or of the response, and note it."""
+        if type(event) is Stopped:
+            if event.choice == 0:
+                self.stop_reason = event.reason
+            self._send(event)
+            return
+        if type(event) is Failed:
+            self.error = mask_error(event.error, self._context.mask)
+            event = Failed(self.error)
+        else:
+            self._estimate_usage()
+        self._send(event)
+        if self._waiting:
+            waiting = self._waiting[:]
+            self._waiting.clear()  # if they cannot be written, the error is
+            self._sink.send(*waiting)
+        self.outcome = Outcome.COMPLETED if self.error is None else Outcome.FAILED
 
     def _consistent_usage(self) -> Usage:
         usage = self.usage.consistent()
@@ -265,9 +280,3 @@ class ResponseTranslator(ResponseMachine):
         if isinstance(event, BlockStarted):
             self._skipped.add(event.block)
         return True
-
-
-def _fill_call(calls: ToolCallStage, send: Callable[[Event], object], event: Event) -> None:
-    """Send arguments that only the stage of tool calls may change."""
-    for staged in calls.send(event):
-        send(staged)

@@ -12,7 +12,7 @@ from itertools import compress
 from operator import attrgetter
 from typing import Protocol, TypeAlias
 
-from dragoman._ir.events import EVENTS, Event
+from dragoman._ir.events import EVENTS, Event, ReasoningDelta, TextDelta
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Media, Message, Reasoning, Request, ToolCall, ToolResult
 from dragoman._transforms.cache_key import add_cache_key
@@ -149,6 +149,7 @@ class Stage(Protocol):
 
 # Of the stages that any response may have.
 _USUAL_KINDS = SignatureStage.kinds | ToolCallStage.kinds | ReasoningCacheStage.kinds
+_WITHOUT_TEXTS = EVENTS - {TextDelta, ReasoningDelta}
 
 
 class Pipeline:
@@ -157,7 +158,7 @@ class Pipeline:
     Attributes:
         needs_text: A stage needs TextDelta and ReasoningDelta. If none does, `calls` is the only stage that changes an
             ArgumentsDelta.
-        kinds: The types of events that a stage takes. The others need not be sent.
+        kinds: The types of events that a stage needs. The others need not be sent.
         calls: The stage of tool calls.
         reasoning_cache: The stage that collects reasoning for the cache, or None.
     """
@@ -186,13 +187,13 @@ class Pipeline:
             stages.append(OutputCheckStage(undo.unenforced_format, undo.unenforced_choice, ledger))
         if undo.compacts:
             stages.append(CompactionStage())
-        self.kinds = _USUAL_KINDS if len(stages) == 2 else EVENTS
+        self.needs_text, self.kinds = False, _USUAL_KINDS
+        for stage in stages[2:]:  # nearly always none
+            self.needs_text = self.needs_text or stage.needs_text
+            self.kinds = EVENTS if self.needs_text else _WITHOUT_TEXTS
         if self.reasoning_cache is not None:
             stages.append(self.reasoning_cache)
         self._stages: Sequence[Stage] = stages
-        self.needs_text = False
-        for stage in stages:  # without a generator, because each response has them
-            self.needs_text = self.needs_text or stage.needs_text
 
     def send(self, event: Event) -> Sequence[Event]:
         events: Sequence[Event] = (event,)
