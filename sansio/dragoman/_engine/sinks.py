@@ -111,7 +111,7 @@ class WholeSink(Fold):
         self._out = b""
         self.body: JSONObject | None = None
 
-    def end(self) -> None:
+    def end(self, event: Ended) -> None:
         self.body = self._client.write_whole(self.response(), self._context, self._ledger)
         self._out = encode(self.body)
 

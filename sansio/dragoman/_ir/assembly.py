@@ -7,6 +7,8 @@ protocol repeats at the end.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from dragoman._ir.events import (
@@ -16,6 +18,7 @@ from dragoman._ir.events import (
     BlockKind,
     BlockStarted,
     Compacted,
+    Ended,
     Event,
     Failed,
     Logprobs,
@@ -160,36 +163,46 @@ class Fold:
     def send(self, *following: Event) -> None:
         """Add events."""
         for event in following:
-            # isinstance() of a struct takes ten times as long as this to say no.
-            if type(event) is TextDelta or type(event) is ArgumentsDelta:
-                self._open[event.block].text.append(event.text)
-            elif type(event) is ReasoningDelta:
-                self._open[event.block].parts.setdefault((event.part, event.form), []).append(event.text)
-            elif type(event) is BlockStarted:
-                self._open[event.block] = OpenBlock(event)
-                self._order[event.block] = None
-            elif type(event) is BlockEnded:
-                self._order[event.block] = self._open.pop(event.block).finish(event.complete)
-            elif type(event) is Annotation:
-                self._open[event.block].annotations.append(event)
-            elif type(event) is Logprobs:
-                self._open[event.block].logprobs.extend(event.tokens)
-            elif type(event) is SignatureDelta:
-                self._open[event.block].signature = event.signature
-            elif type(event) is Opaque or type(event) is Compacted:
-                self._order[-1 - len(self._order)] = event
-            elif type(event) is Usage:
-                self._usage = self._usage.updated(event)
-            elif type(event) is Stopped:
-                self._stops.append(event)
-            elif type(event) is Started:
-                self._started = event
-            elif type(event) is Failed:
-                self._error = event.error
-            else:  # Ended
-                self.end()
+            _ADDERS[type(event)](self, event)
 
-    def end(self) -> None:
+    def _fill(self, event: TextDelta | ArgumentsDelta) -> None:
+        self._open[event.block].text.append(event.text)
+
+    def _reason(self, event: ReasoningDelta) -> None:
+        self._open[event.block].parts.setdefault((event.part, event.form), []).append(event.text)
+
+    def _start_block(self, event: BlockStarted) -> None:
+        self._open[event.block] = OpenBlock(event)
+        self._order[event.block] = None
+
+    def _end_block(self, event: BlockEnded) -> None:
+        self._order[event.block] = self._open.pop(event.block).finish(event.complete)
+
+    def _annotate(self, event: Annotation) -> None:
+        self._open[event.block].annotations.append(event)
+
+    def _add_logprobs(self, event: Logprobs) -> None:
+        self._open[event.block].logprobs.extend(event.tokens)
+
+    def _sign(self, event: SignatureDelta) -> None:
+        self._open[event.block].signature = event.signature
+
+    def _add_whole(self, event: Opaque | Compacted) -> None:
+        self._order[-1 - len(self._order)] = event
+
+    def _count(self, event: Usage) -> None:
+        self._usage = self._usage.updated(event)
+
+    def _stop(self, event: Stopped) -> None:
+        self._stops.append(event)
+
+    def _start(self, event: Started) -> None:
+        self._started = event
+
+    def _fail(self, event: Failed) -> None:
+        self._error = event.error
+
+    def end(self, event: Ended) -> None:
         """Is called when the response is complete."""
 
     def send_texts(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta, texts: list[str]) -> None:
@@ -218,3 +231,22 @@ class Fold:
             ]
         )
         return AssembledResponse(self._started, blocks, tuple(self._stops), self._usage, self._error)
+
+
+_ADDERS: dict[type[Event], Callable[[Fold, JSON], None]] = {
+    TextDelta: Fold._fill,
+    ArgumentsDelta: Fold._fill,
+    ReasoningDelta: Fold._reason,
+    BlockStarted: Fold._start_block,
+    BlockEnded: Fold._end_block,
+    Annotation: Fold._annotate,
+    Logprobs: Fold._add_logprobs,
+    SignatureDelta: Fold._sign,
+    Opaque: Fold._add_whole,
+    Compacted: Fold._add_whole,
+    Usage: Fold._count,
+    Stopped: Fold._stop,
+    Started: Fold._start,
+    Failed: Fold._fail,
+    Ended: lambda fold, event: fold.end(event),
+}
