@@ -59,7 +59,7 @@ class EventOrderChecker:
     def __init__(self, error: Callable[[str], ProtocolError] = LocalProtocolError) -> None:
         self._error = error
         self.state = ResponseState.IDLE
-        self._next = TRANSITIONS[self.state]
+        self._rules = _RULES[self.state]
         self._open: dict[int, tuple[frozenset[type[Event]], int]] = {}  # block -> (its deltas, its choice)
         self._used: set[int] = set()
         self._signed: set[int] = set()
@@ -74,16 +74,19 @@ class EventOrderChecker:
     def check(self, *following: Event) -> None:
         """Accept events in their order, or raise the exception for one, which changes nothing."""
         for event in following:
-            kind = type(event)
-            after = self._next.get(kind)
-            if after is None:
-                raise self._error(f"{kind.__name__} is not allowed while the response is {self.state.value}")
-            rule = _RULES.get(kind)
-            if rule is not None:
-                rule(self, event)
-            if after is not self.state:
-                self.state = after
-                self._next = TRANSITIONS[after]
+            rule = self._rules.get(type(event))
+            if rule is None:
+                what = f"{type(event).__name__} is not allowed while the response is {self.state.value}"
+                raise self._error(what)
+            rule(self, event)
+
+    def _accept(self, event: Event) -> None:
+        """Accept an event to which no further rule applies."""
+
+    def _enter(self, event: Event) -> None:
+        """Enter the state that follows."""
+        self.state = TRANSITIONS[self.state][type(event)]
+        self._rules = _RULES[self.state]
 
     def _start_block(self, event: events.BlockStarted) -> None:
         if event.block in self._used:
@@ -142,12 +145,15 @@ class EventOrderChecker:
             raise self._error(f"the response ends with open blocks {list(self._open)}")
         if 0 not in self._choices:
             raise self._error("the response ends but choice 0 has not stopped")
+        self._enter(event)
 
     def _fail(self, event: events.Failed) -> None:
         self._open.clear()
+        self._enter(event)
 
 
-_RULES: dict[type[Event], Callable[..., None]] = {
+_RULE_OF: dict[type[Event], Callable[..., None]] = {
+    events.Started: EventOrderChecker._enter,
     events.BlockStarted: EventOrderChecker._start_block,
     events.TextDelta: EventOrderChecker._fill,
     events.ReasoningDelta: EventOrderChecker._fill,
@@ -160,4 +166,8 @@ _RULES: dict[type[Event], Callable[..., None]] = {
     events.Stopped: EventOrderChecker._stop,
     events.Ended: EventOrderChecker._end,
     events.Failed: EventOrderChecker._fail,
+}
+_RULES: dict[ResponseState, dict[type[Event], Callable[..., None]]] = {
+    state: {kind: _RULE_OF.get(kind, EventOrderChecker._accept) for kind in row}
+    for state, row in TRANSITIONS.items()
 }
