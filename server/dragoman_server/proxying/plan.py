@@ -6,7 +6,6 @@ The clock and the random id are arguments, so the same input gives the same plan
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
 from typing import ClassVar, NamedTuple, Protocol
 
@@ -234,9 +233,7 @@ class _Common(NamedTuple):
     scrub: Scrub
 
 
-# No repr, because it would contain the client's headers and body.
-@dataclass(repr=False, eq=False)
-class Planner:
+class Planner(msgspec.Struct, eq=False, dict=True, weakref=True):
     """A client's request, with everything that its plans depend on: one plan for each upstream of its chain.
 
     Attributes:
@@ -264,12 +261,11 @@ class Planner:
     headers: Mapping[str, str]
     query: str
     body: bytes
-    _: KW_ONLY
     id: str
     now: int
     clock: Callable[[], int] | None = None
-    upstreams: Mapping[str, UpstreamSpec] = field(default_factory=lambda: dragoman.UPSTREAMS)
-    listed: ListedModels = field(default_factory=lambda: NO_LISTED_MODELS)
+    upstreams: Mapping[str, UpstreamSpec] = msgspec.field(default_factory=lambda: dragoman.UPSTREAMS)
+    listed: ListedModels = NO_LISTED_MODELS
     endpoint: Endpoint | None = None
     model_in_path: str = ""
     request_head: dragoman.RequestHead | None = None
@@ -277,12 +273,15 @@ class Planner:
     reasoning_lookup: ReasoningLookup | None = None
     check_input: CheckInput | None = None
     change: PlanChange | None = None
-    refused_members: RefusedMembers = field(default_factory=RefusedMembers)
+    refused_members: RefusedMembers = msgspec.field(default_factory=RefusedMembers)
     chain: tuple[Destination, ...] = ()
     account: str = ""
 
     # A conversation stays with its account at one of the upstreams.
-    _sticky: bool = field(default=False, init=False)
+    _sticky: bool = False
+
+    def __repr__(self) -> str:
+        return f"<Planner {self.id}>"  # the client's headers and body may be secret
 
     def __post_init__(self) -> None:
         if self.request_head is not None:

@@ -4,7 +4,6 @@ Nothing else of it changes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import ClassVar
 from urllib.parse import unquote_plus
 
@@ -82,8 +81,7 @@ class RelayedPlan(Plan, frozen=True, kw_only=True):
         return RelayedBody(media_type(headers), row.ends, has_ids=row.has_ids, url_member=row.url_member)
 
 
-@dataclass(repr=False, eq=False, kw_only=True)
-class RelayedPlanner(Planner):
+class RelayedPlanner(Planner, kw_only=True, eq=False):
     """A client's request for an endpoint of the table. See Planner.
 
     Attributes:
@@ -104,7 +102,7 @@ class RelayedPlanner(Planner):
     boundary: bytes | None = None
     form_model: str | None = None
     upload: Upload | None = None
-    _renamed: dict[str, str] = field(default_factory=dict, init=False)
+    _renamed: dict[str, str] = msgspec.field(default_factory=dict)
 
     def first(self) -> Plan:
         self.chain = self._by_models() if self.models else self._by_names()
