@@ -119,9 +119,7 @@ class RequestRecord(msgspec.Struct, omit_defaults=True):
                 known[name] = round(known[name], digits)
         # Hardly any line has a text that is too long, and it costs less to add them up.
         if len("".join(filter(None, _TEXTS(self)))) > _MAX_TEXT_LENGTH:
-            return {
-                name: shorten(value) if isinstance(value, str) else value for name, value in known.items()
-            }
+            known.update({name: shorten(text) for name, text in known.items() if isinstance(text, str)})
         return known
 
 
@@ -289,9 +287,8 @@ class TextFormatter(_Formatter):
         words = [_plain(known[name]) for name in ("method", "path", "model") if name in known]
         if "upstream" in known:
             words += ["->", _plain(f"{known['upstream']}/{known.get('upstream_model', '')}")]
-        status, outcome = known.get("status"), known["outcome"]
-        colour = _OUTCOME_COLOURS.get(outcome, _YELLOW)
-        words.append(self._painted("-" if status is None else str(status), colour))
+        colour = _OUTCOME_COLOURS.get(known["outcome"], _YELLOW)
+        words.append(self._painted(str(known.get("status", "-")), colour))
         if "duration_s" in known:
             words.append(_seconds(known["duration_s"]))
         details = ", ".join(_details(known))
@@ -342,8 +339,7 @@ def _failure_lines(known: Mapping[str, Any]) -> Iterator[str]:
             f"{_plain(failure['account'])} ({_plain(failure['model'])}) failed{status} after "
             f"{_seconds(failure['seconds'])}: {_escaped(failure['cause'])}"
         )
-    error = known.get("error")
-    if error is not None:
+    if (error := known.get("error")) is not None:
         request = f"request {_plain(known['id'])}"
         repeated = any(failure["cause"] == error for failure in failures)
         yield request if repeated else f"{_escaped(error)} ({request})"
@@ -435,13 +431,10 @@ def configure_logging(level: str, form: str, stream: TextIO | None = None, mask:
     mask: see Settings.mask.
     """
     out = stream or sys.stderr
-    as_text = form == "text" or (form == "auto" and out.isatty())
-    handler = _Handler(
-        out,
-        TextFormatter(mask, coloured=is_coloured(out, os.environ), with_ids=level == "debug")
-        if as_text
-        else JSONFormatter(mask),
-    )
+    formatter: JSONFormatter | TextFormatter = JSONFormatter(mask)
+    if form == "text" or (form == "auto" and out.isatty()):
+        formatter = TextFormatter(mask, coloured=is_coloured(out, os.environ), with_ids=level == "debug")
+    handler = _Handler(out, formatter)
     logger = logging.getLogger("dragoman")
     for before in logger.handlers:
         if isinstance(before, _Handler):
