@@ -98,7 +98,7 @@ def test_responses(
     lines = b"".join(b"%b: %b\r\n" % field for field in request)
     connection.receive_data(b"%b / HTTP/%b\r\n%b\r\n" % (method.encode(), version.encode(), lines))
     connection.next_event()
-    response = Http1Response(version, method, request)
+    response = Http1Response(version, method, dict(request).get(b"connection", b""))
     parts: list[tuple[Any, Any]] = [
         (lambda: response.begin(status, headers), h11.Response),
         *((lambda data=data: response.data(data), lambda data=data: h11.Data(data=data)) for data in body),

@@ -62,8 +62,10 @@ class Changes:
         return future
 
     def note(self) -> None:
+        if self._futures is None:
+            return
         futures, self._futures = self._futures, None
-        for future in futures or ():
+        for future in futures:
             if not future.done():  # cancelled
                 future.set_result(None)
 

@@ -3,13 +3,14 @@
 It starts the application, queues what the application receives, and passes on what it sends. It does no I/O.
 """
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-import msgspec
 from starlette.types import ASGIApp
 
 from dragoman_server.serving.http1_response import WITHOUT_BODY
+from dragoman_server.serving.request_head import RequestHead
 from dragoman_server.serving.tasks import AppEvents
 from dragoman_server.streams.byte_stream import NOW, WriteNow
 
@@ -19,33 +20,32 @@ if TYPE_CHECKING:
     from dragoman_server.serving.http2 import HTTP2
 
 
+# Paths and queries that are kept, because clients use a few, again and again.
+_KEPT_TARGETS = 128
+
 # Of the response to a request that the application has not answered.
 _EMPTY = [(b"content-length", b"0"), (b"connection", b"close")]
 
 
-class StreamRequest(msgspec.Struct, frozen=True):
-    """The head of a request. headers: with lower-case names, and without HTTP/2's pseudo-headers."""
+@lru_cache(maxsize=_KEPT_TARGETS)
+def _of_target(target: bytes) -> dict[str, Any]:
+    path, _, query = target.partition(b"?")
+    text = path.decode("ascii")
+    return {"path": unquote(text), "raw_path": path, "query_string": query, "root_path": ""}
 
-    headers: list[tuple[bytes, bytes]]
-    http_version: str
-    method: str
-    target: bytes
 
-    def scope(self, transport: "Connection", kind: str) -> dict[str, Any]:
-        """Return what ASGI scopes of both kinds have, "http" and "websocket"."""
-        path, _, query = self.target.partition(b"?")
-        return {
-            "type": kind,
-            "http_version": self.http_version,
-            "path": unquote(path.decode("ascii")) if b"%" in path else path.decode("ascii"),
-            "raw_path": path,
-            "query_string": query,
-            "root_path": "",
-            "headers": self.headers,
-            "client": transport.client,
-            "server": transport.server,
-            "state": transport.worker.state.copy(),
-        }
+def asgi_scope(request: RequestHead, transport: "Connection", kind: str, spec_version: str) -> dict[str, Any]:
+    """Return what ASGI scopes of both kinds have, "http" and "websocket"."""
+    return {
+        **_of_target(request.target),
+        "type": kind,
+        "asgi": {"spec_version": spec_version, "version": "3.0"},
+        "http_version": request.http_version,
+        "headers": request.headers,
+        "client": transport.client,
+        "server": transport.server,
+        "state": transport.worker.state.copy(),
+    }
 
 
 class HTTPStream:
@@ -82,7 +82,7 @@ class HTTPStream:
 
     # Called by the protocol.
 
-    def begin(self, request: StreamRequest, write_now: WriteNow | None = None) -> None:
+    def begin(self, request: RequestHead, write_now: WriteNow | None = None) -> None:
         """Start the application. write_now: see NOW."""
         self._method = request.method
         events = self.events
@@ -94,13 +94,10 @@ class HTTPStream:
         }
         if write_now is not None:
             now["write"] = write_now
-        scope = {
-            **request.scope(self._transport, "http"),
-            "asgi": {"spec_version": "2.1", "version": "3.0"},
-            "method": request.method,
-            "scheme": "https" if self._transport.tls else "http",
-            "extensions": {NOW: now},
-        }
+        scope = asgi_scope(request, self._transport, "http", "2.1")
+        scope["method"] = request.method
+        scope["scheme"] = "https" if self._transport.tls else "http"
+        scope["extensions"] = {NOW: now}
         self._transport.apps.start(self.app, scope, events, self._app_send)
 
     async def receive_data(self, data: bytes) -> None:
@@ -130,11 +127,10 @@ class HTTPStream:
                     await self._writer.send_data(self._stream_id, b"", is_last=True)
                 await self._writer.close_stream(self._stream_id)
         elif message["type"] == "http.response.start" and self._status is None:
+            status, headers = int(message["status"]), message.get("headers")
+            names, values = zip(*headers, strict=True) if headers else ((), ())
             # Some applications have blanks around values.
-            headers = [
-                (bytes(name).strip(), bytes(value).strip()) for name, value in message.get("headers", ())
-            ]
-            status = int(message["status"])
+            headers = [*zip(map(bytes.strip, names), map(bytes.strip, values), strict=True)]
             await self._writer.send_head(self._stream_id, status, headers)
             self._status = status
         elif message["type"] == "http.response.body" and self._status is not None and not self._ended:

@@ -7,7 +7,7 @@ of `http1_response`, so no bytes of one can become part of another. Between both
 or a WebSocket.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,9 +19,10 @@ from starlette.types import Message
 from dragoman import RemoteProtocolError, RequestRefused
 from dragoman_server.platform.changes import Lock
 from dragoman_server.serving import request_head
-from dragoman_server.serving.asgi_stream import HTTPStream, StreamRequest
+from dragoman_server.serving.asgi_stream import HTTPStream
 from dragoman_server.serving.http1_response import Http1Response, date_header, interim_response
 from dragoman_server.serving.refusals import refusal
+from dragoman_server.serving.request_head import RequestHead
 from dragoman_server.serving.tasks import AppEvents
 from dragoman_server.serving.websocket import WebSocket
 from dragoman_server.serving.websocket_handshake import is_handshake, read_upgrade
@@ -57,6 +58,10 @@ class _Reading(Enum):
     NOTHING = auto()  # the connection ends with the response
 
 
+# CPython 3.11 takes as long to look up a member of an enum as for several calls.
+_HEAD, _BODY, _AHEAD, _FRAMES, _NOTHING = _Reading
+
+
 class HTTP1:
     """HTTP/1.1 on one connection.
 
@@ -72,7 +77,7 @@ class HTTP1:
         self._response: Http1Response  # of the open request
         self._begun = b""  # the head of the response, until more of it can be written
         self._body: BodyDecoder = LengthBody(0)
-        self._reading = _Reading.HEAD
+        self._reading = _HEAD
         self._buffer = bytearray()
         self._checked = 0  # bytes of an incomplete head that are checked
         # The reader parses, and so does the end of a response if bytes follow its request.
@@ -83,7 +88,7 @@ class HTTP1:
 
     def take(self, data: bytes) -> bool:
         """Do what data_received() does, without waiting. False: call that, with nothing, for the rest."""
-        if self._reading is not _Reading.NOTHING:
+        if self._reading is not _NOTHING:
             self._buffer += data
             if not self._parsing.locked:
                 self._waiting = self._parse_now()
@@ -92,7 +97,7 @@ class HTTP1:
 
     async def data_received(self, data: bytes) -> None:
         self.is_behind = False
-        if self._reading is not _Reading.NOTHING:
+        if self._reading is not _NOTHING:
             self._buffer += data
             await self._parse()
 
@@ -103,7 +108,7 @@ class HTTP1:
     async def timed_out(self) -> None:
         """End the connection; refuse a head that is not complete in time."""
         async with self._parsing:
-            if self._reading is _Reading.HEAD and self._buffer:
+            if self._reading is _HEAD and self._buffer:
                 within = f"{self._transport.settings.header_timeout_s:g} seconds"
                 late = f"the request's head was not complete within {within}"
                 await self._refuse(RequestRefused(late, status=408), bytes(self._buffer))
@@ -111,7 +116,7 @@ class HTTP1:
 
     async def stop(self) -> None:
         """End the connection if it is idle, else _end_response() does it."""
-        if self._reading is _Reading.HEAD:
+        if self._reading is _HEAD:
             self._transport.end()
 
     # Called by the stream.
@@ -121,7 +126,7 @@ class HTTP1:
             await self._write(interim_response(status, [*headers, date_header()]))
             return
         # "A server that intends to close the connection ... SHOULD send a Connection header field" -- RFC 9112, 9.6
-        is_last = self._reading is not _Reading.AHEAD or self._transport.worker.terminated.is_set
+        is_last = self._reading is not _AHEAD or self._transport.worker.terminated.is_set
         close = [(b"connection", b"close")] if is_last else []
         self._begun = self._response.begin(status, [*headers, *close, date_header()])
 
@@ -138,8 +143,8 @@ class HTTP1:
             await self._write(b"")
         self._close_stream()
         is_stopping = self._transport.worker.terminated.is_set
-        if self._reading is _Reading.AHEAD and self._response.is_kept and not is_stopping:
-            self._reading = _Reading.HEAD
+        if self._reading is _AHEAD and self._response.is_kept and not is_stopping:
+            self._reading = _HEAD
             self._transport.set_idle(True)
             if self._buffer:
                 self._transport.tasks.start_soon(self._parse)
@@ -149,7 +154,7 @@ class HTTP1:
 
     async def invite_body(self) -> None:
         """Send a 100 (Continue): the application waits for the body, so it has not refused the request by its head."""
-        if self._reading is _Reading.BODY and not self._response.has_begun:
+        if self._reading is _BODY and not self._response.has_begun:
             await self._write(interim_response(100, [date_header()]))
 
     def write_now(self, data: bytes) -> bool:
@@ -186,25 +191,26 @@ class HTTP1:
     def _parse_now(self) -> _Wait | None:
         """Parse what has arrived. Return what to await before more can be parsed, None if there is nothing more."""
         waiting = None
-        if self._reading is _Reading.HEAD:
+        if self._reading is _HEAD:
             waiting = self._read_head()
-        if waiting is None and self._reading is _Reading.BODY:
+        if waiting is None and self._reading is _BODY:
             waiting = self._read_body()
-        if self._reading is _Reading.FRAMES and self._buffer and self._stream is not None:
+        if self._reading is _FRAMES and self._buffer and self._stream is not None:
             return self._read_frames
-        if self._reading is _Reading.AHEAD and len(self._buffer) > READ_AHEAD_BYTES:
+        if self._reading is _AHEAD and len(self._buffer) > READ_AHEAD_BYTES:
             self._stop_reading()
         return waiting
 
     def _read_head(self) -> _Wait | None:
+        buffer = self._buffer
         # "a server ... SHOULD ignore at least one empty line (CRLF) received prior to the request-line"
         # -- RFC 9112, 2.2
-        while self._buffer.startswith(_EMPTY_LINE):
-            del self._buffer[:2]
-        if len(self._buffer) < 2 and b"\r".startswith(self._buffer):
+        while buffer.startswith(_EMPTY_LINE):
+            del buffer[:2]
+        if len(buffer) < 2 and b"\r".startswith(buffer):
             return None
-        end = self._buffer.find(_EMPTY_LINE * 2, max(0, self._checked - 3)) + 4
-        head = bytes(self._buffer[:end] if end > 3 else self._buffer)
+        end = buffer.find(_EMPTY_LINE * 2, max(0, self._checked - 3)) + 4
+        head = bytes(buffer[:end] if end > 3 else buffer)
         try:
             if end < 4:
                 request_head.check_partial_head(head, self._checked)
@@ -212,41 +218,34 @@ class HTTP1:
                     self._transport.read_within(self._transport.settings.header_timeout_s)
                 self._checked = len(head)
                 return None
-            method, target, version, headers = request_head.read_head(head)
-            del self._buffer[:end]
+            request, fields = request_head.read_head(head)
+            del buffer[:end]
             self._checked = 0
-            self._begin_request(method, target, version, headers)
+            self._begin_request(request, fields)
         except (RemoteProtocolError, RequestRefused) as error:
             return partial(self._refuse, error, head)
         return None
 
-    def _begin_request(
-        self, method: str, target: bytes, version: str, headers: list[tuple[bytes, bytes]]
-    ) -> None:
-        fields = dict(headers)
+    def _begin_request(self, request: RequestHead, fields: Mapping[bytes, bytes]) -> None:
+        transport, version = self._transport, request.http_version
         handshake = None
-        if b"upgrade" in fields and is_handshake(method, version, fields):
-            handshake = read_upgrade(headers)
-        self._response = Http1Response(version, method, headers)
-        if not target.startswith(b"/") and (parts := request_head.split_absolute_form(target)) is not None:
-            # "the origin server MUST ignore the received Host header field (if any) and instead replace it with the
-            # host information of the request-target" -- RFC 9112, 3.2.2
-            authority, target = parts
-            headers = [(b"host", authority), *(field for field in headers if field[0] != b"host")]
+        if b"upgrade" in fields and is_handshake(request.method, version, fields):
+            handshake = read_upgrade(request.headers)
+        self._response = Http1Response(version, request.method, fields.get(b"connection", b""))
         # request_head has refused every other framing (RFC 9112, 6.3).
         is_chunked = b"transfer-encoding" in fields
         length = int(fields.get(b"content-length", 0))
         self._body = ChunkedBody(padded=False) if is_chunked else LengthBody(length)
-        self._reading = _Reading.BODY if handshake is None else _Reading.FRAMES
+        self._reading = _BODY if handshake is None else _FRAMES
         self.invites_body = b"expect" in fields and version >= "1.1"
-        self._transport.set_idle(False)
-        app, request = self._transport.worker.app, StreamRequest(headers, version, method, target)
+        transport.set_idle(False)
+        app = transport.worker.app
         if handshake is not None:
-            self._stream = WebSocket(handshake, app, self._transport, self, _STREAM_ID)
+            self._stream = WebSocket(handshake, app, transport, self, _STREAM_ID)
             self._stream.begin(request)
             return
-        events = self._transport.request_events = AppEvents(self.invite_body if self.invites_body else None)
-        self._stream = HTTPStream(app, self._transport, self, _STREAM_ID, events)
+        events = transport.request_events = AppEvents(self.invite_body if self.invites_body else None)
+        self._stream = HTTPStream(app, transport, self, _STREAM_ID, events)
         self._stream.begin(request, self.write_now)
 
     async def _read_frames(self) -> None:
@@ -257,26 +256,26 @@ class HTTP1:
             await anyio.lowlevel.checkpoint()
 
     def _read_body(self) -> _Wait | None:
-        size = _SLICE if type(self._body) is ChunkedBody else len(self._buffer)
-        data = self._body.receive_data(bytes(memoryview(self._buffer)[:size]))
-        del self._buffer[:size]
-        if self._body.complete:
-            self._buffer[:0] = self._body.unused
-            self._reading = _Reading.AHEAD
-        elif self._body.error is not None:
-            self._reading = _Reading.NOTHING
-        stream = self._stream
+        body, buffer, stream = self._body, self._buffer, self._stream
+        size = _SLICE if type(body) is ChunkedBody else len(buffer)
+        data = body.receive_data(bytes(memoryview(buffer)[:size]))
+        del buffer[:size]
+        if body.complete:
+            buffer[:0] = body.unused
+            self._reading = _AHEAD
+        elif body.error is not None:
+            self._reading = _NOTHING
         waiting: _Wait | None = None
         if isinstance(stream, HTTPStream):  # else the response has ended
-            if data or self._body.complete:
-                part: Message = {"type": "http.request", "body": data, "more_body": not self._body.complete}
+            if data or body.complete:
+                part: Message = {"type": "http.request", "body": data, "more_body": not body.complete}
                 if not stream.events.offer(part):
                     waiting = partial(self._transport.put, stream.events, part)
-            if self._body.error is not None:
-                broken = RemoteProtocolError(f"the request's body cannot be read: {self._body.error}")
+            if body.error is not None:
+                broken = RemoteProtocolError(f"the request's body cannot be read: {body.error}")
                 end: Message = {"type": "http.disconnect", "error": broken}
                 stream.events.offer(end)
-        if waiting is None and self._buffer and self._reading is _Reading.BODY:
+        if waiting is None and buffer and self._reading is _BODY:
             # One read of the socket may have 40,000 chunks of one byte, so other tasks run in between.
             waiting = anyio.lowlevel.checkpoint
         return waiting
@@ -287,7 +286,7 @@ class HTTP1:
         method, target, fields = request_head.parse_broken(head)
         self._transport.set_idle(False)
         reply = refusal(self._transport.worker.app, method, target, fields, self._transport.client, error)
-        self._response = Http1Response("1.1", method.decode(), [(b"connection", b"close")])
+        self._response = Http1Response("1.1", method.decode(), b"close")
         await self.send_head(_STREAM_ID, reply.status, reply.encoded_headers())
         if method != b"HEAD":
             await self.send_data(_STREAM_ID, reply.body)
@@ -295,5 +294,5 @@ class HTTP1:
         self._transport.end()
 
     def _stop_reading(self) -> None:
-        self._reading = _Reading.NOTHING
+        self._reading = _NOTHING
         self._buffer.clear()

@@ -26,7 +26,8 @@ class Http1Response:
     """One response. begin() returns its head, data() and end() the rest; they raise ResponseError.
 
     Args:
-        version, method, headers: of the request.
+        version, method: of the request.
+        connection: its header of that name, b"" without one.
 
     Attributes:
         has_begun: begin() was called.
@@ -36,11 +37,10 @@ class Http1Response:
 
     __slots__ = ("_has_body", "_keeps", "_knows_chunks", "_left", "has_begun", "is_chunked", "is_kept")
 
-    def __init__(self, version: str, method: str, headers: Headers) -> None:
+    def __init__(self, version: str, method: str, connection: bytes) -> None:
         self._has_body = method != "HEAD"
         self._knows_chunks = version >= "1.1"
-        has_options = b"connection" in dict(headers)
-        self._keeps = self._knows_chunks and not (has_options and b"close" in _connection_options(headers))
+        self._keeps = self._knows_chunks and not (connection and b"close" in _options(connection))
         self._left: int | None = 0  # bytes of the body; None: it ends with the connection
         self.has_begun = self.is_chunked = self.is_kept = False
 
@@ -50,7 +50,9 @@ class Http1Response:
         if not 200 <= status < 1000:
             raise ResponseError("its status is not that of a final response")
         plain = _plain(headers)
-        options = _connection_options(headers) if b"connection" in plain.names else set()
+        options = set[bytes]()
+        if b"connection" in plain.names:
+            options = _options(b",".join([value for name, value in headers if name.lower() == b"connection"]))
         if not self._keeps:
             plain = _plain([field for field in headers if field[0].lower() != b"connection"])
         has_body = self._has_body and status not in WITHOUT_BODY
@@ -111,9 +113,5 @@ def _plain(headers: Headers) -> PlainHeaders:
     return plain
 
 
-def _connection_options(headers: Headers) -> set[bytes]:
-    options: set[bytes] = set()
-    for name, value in headers:
-        if len(name) == 10 and name.lower() == b"connection":
-            options.update(option.strip(b" \t") for option in value.lower().split(b","))
-    return options - {b""} if options else options
+def _options(connection: bytes) -> set[bytes]:
+    return {option.strip(b" \t") for option in connection.lower().split(b",")} - {b""}

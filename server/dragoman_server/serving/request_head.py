@@ -10,6 +10,9 @@ A head that breaks the grammar raises RemoteProtocolError (400), one that is val
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import msgspec
 
 from dragoman import RemoteProtocolError, RequestRefused
 from dragoman_server.streams.http1_head import FIELD_LINE, TOKEN
@@ -26,11 +29,14 @@ _MAX_LINE_BYTES = MAX_TARGET_BYTES + 64
 
 _REQUEST_LINE = re.compile(rb"(%b) ([!-~]+) HTTP/([0-9])\.([0-9])" % TOKEN)
 _FIELDS = re.compile(rb"(?:%b\n)*\r\n" % FIELD_LINE)
+_FIELD = re.compile(rb"([^:\r\n]+):([^\r]*)")  # of what the other accepts
 _HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
-# Of the headers, which may be thirty.
-_CHECKED = frozenset({b"content-length", b"expect", b"host", b"transfer-encoding"})
+# Request lines that are kept, because clients send a few, again and again.
+_KEPT_LINES = 128
 _CONTENT_LENGTH = re.compile(rb"[0-9]{1,19}")
 _ABSOLUTE = re.compile(rb"https?://[^/?#]+(?=[/?]|$)", re.IGNORECASE)
+
+_ONE_HOST = "it needs exactly one Host header"
 
 # Patterns that make a head invalid, even an incomplete one, each with the error.
 _BROKEN = (
@@ -64,34 +70,69 @@ def check_partial_head(part: bytes | bytearray, start: int = 0) -> None:
         raise _too_large()
 
 
-def read_head(head: bytes) -> tuple[str, bytes, str, list[tuple[bytes, bytes]]]:
-    """Read a whole head, with the empty line at its end: method, target, version and headers, with lower-case names.
+class RequestHead(msgspec.Struct, frozen=True):
+    """The head of a request.
+
+    Attributes:
+        headers: With lower-case names, and without HTTP/2's pseudo-headers.
+        target: Path and query, or "*".
+    """
+
+    headers: list[tuple[bytes, bytes]]
+    http_version: str
+    method: str
+    target: bytes
+
+
+def read_head(head: bytes) -> tuple[RequestHead, dict[bytes, bytes]]:
+    """Read a whole head, with the empty line at its end. Return also the values of its headers by name, see joined().
 
     Raises RemoteProtocolError, or RequestRefused with status 414, 417, 431, 501 or 505.
     """
-    request_line, _, fields = head.partition(b"\r\n")
-    if _FIELDS.fullmatch(fields) is None:
+    request_line, _, lines = head.partition(b"\r\n")
+    if _FIELDS.fullmatch(lines) is None:
         error = _first_error(_BROKEN, head) or _first_error(_MALFORMED, head)
         raise _malformed(error or "a header line is not `name: value`")
-    method, target, minor = _checked_request_line(request_line)
+    method, target, version = _checked_request_line(request_line)
     if len(head) > MAX_HEAD_BYTES:
         raise _too_large()
-    if fields.count(b"\n") > MAX_FIELDS + 1:
+    if lines.count(b"\n") > MAX_FIELDS + 1:
         raise _too_many()
-    headers, values = [], dict[bytes, list[bytes]]()
-    for line in fields.split(b"\r\n")[:-2]:
-        name, _, value = line.partition(b":")
-        name, value = name.lower(), value.strip(b"\t ")
-        headers.append((name, value))
-        if name in _CHECKED:
-            values.setdefault(name, []).append(value.lower())
-    _check_framing(values, minor)
-    _check_host(values, target, minor)
-    if b"expect" in values and {*values[b"expect"]} != {b"100-continue"}:
+    headers = [(name.lower(), value.strip(b"\t ")) for name, value in _FIELD.findall(lines)]
+    fields = dict(headers)
+    if len(fields) < len(headers):
+        if sum(name == b"host" for name, _ in headers) > 1:
+            raise _malformed(_ONE_HOST)
+        fields = joined(headers)
+    _check_framing(fields, version)
+    # "A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request message that lacks a Host
+    # header field and to any request message that contains more than one Host header field line or a Host header field
+    # with an invalid field value." -- RFC 9112, 3.2
+    if b"host" in fields:
+        _check_host(fields[b"host"])
+    elif version == "1.1":
+        raise _malformed(_ONE_HOST)
+    if b"expect" in fields and {each.strip() for each in fields[b"expect"].lower().split(b",")} != {
+        b"100-continue"
+    }:
         # "A server that receives an Expect field value containing a member other than 100-continue MAY respond with a
         # 417" -- RFC 9110, 10.1.1
         raise _refused(417, "the only supported expectation is 100-continue")
-    return method.decode(), target, f"1.{minor}", headers
+    if not target.startswith(b"/") and (parts := split_absolute_form(target)) is not None:
+        # "the origin server MUST ignore the received Host header field (if any) and instead replace it with the host
+        # information of the request-target" -- RFC 9112, 3.2.2
+        authority, target = parts
+        _check_host(authority)
+        headers = [(b"host", authority), *(field for field in headers if field[0] != b"host")]
+    return RequestHead(headers, version, method, target), fields
+
+
+def joined(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Return the values by name. Lines of the same name are one list (RFC 9110, 5.3)."""
+    fields: dict[bytes, list[bytes]] = {}
+    for name, value in headers:
+        fields.setdefault(name, []).append(value)
+    return {name: b",".join(values) for name, values in fields.items()}
 
 
 def check_fields(target: bytes, fields: Sequence[tuple[bytes, bytes]]) -> None:
@@ -141,8 +182,9 @@ def parse_broken(head: bytes) -> tuple[bytes, bytes, list[tuple[bytes, bytes]]]:
     )
 
 
-def _checked_request_line(line: bytes) -> tuple[bytes, bytes, int]:
-    """Check the request line, and return method, target and minor version."""
+@lru_cache(maxsize=_KEPT_LINES)
+def _checked_request_line(line: bytes) -> tuple[str, bytes, str]:
+    """Check the request line, and return method, target and version."""
     match = _REQUEST_LINE.fullmatch(line)
     if match is None:
         if len(line) > _MAX_LINE_BYTES:
@@ -164,21 +206,18 @@ def _checked_request_line(line: bytes) -> tuple[bytes, bytes, int]:
     is_origin = target.startswith(b"/") or _ABSOLUTE.match(target) is not None
     if b"#" in target or not (is_origin or (target == b"*" and method == b"OPTIONS")):
         raise _malformed("its target is neither a path nor a URL")  # RFC 9112, 3.2
-    return method, target, int(minor)
+    return method.decode(), target, f"1.{minor.decode()}"
 
 
-def _check_framing(values: Mapping[bytes, Sequence[bytes]], minor: int) -> None:
-    """Check that there is exactly one way to find the end of the body (RFC 9112, 6.1 to 6.3).
-
-    values: of each header, in lower case.
-    """
-    encodings, lengths = values.get(b"transfer-encoding", ()), values.get(b"content-length", ())
-    if encodings:
-        codings = [coding.strip(b"\t ") for value in encodings for coding in value.split(b",")]
-        if lengths:
+def _check_framing(fields: Mapping[bytes, bytes], version: str) -> None:
+    """Check that there is exactly one way to find the end of the body (RFC 9112, 6.1 to 6.3)."""
+    length = fields.get(b"content-length")
+    if b"transfer-encoding" in fields:
+        codings = [coding.strip(b"\t ") for coding in fields[b"transfer-encoding"].lower().split(b",")]
+        if length is not None:
             # "ought to be handled as an error" -- RFC 9112, 6.3
             raise _malformed("it has both Content-Length and Transfer-Encoding; send one of them")
-        if minor == 0:
+        if version == "1.0":
             # "MUST treat the message as if the framing is faulty" -- RFC 9112, 6.1
             raise _malformed("HTTP/1.0 has no Transfer-Encoding")
         if codings.count(b"chunked") != 1 or codings[-1] != b"chunked":
@@ -189,21 +228,13 @@ def _check_framing(values: Mapping[bytes, Sequence[bytes]], minor: int) -> None:
             # "A server that receives a request message with a transfer coding it does not understand SHOULD respond
             # with 501" -- RFC 9112, 6.1
             raise _refused(501, "the only Transfer-Encoding that is supported is chunked")
-    elif lengths and (len(lengths) > 1 or _CONTENT_LENGTH.fullmatch(lengths[0]) is None):
+    elif length is not None and _CONTENT_LENGTH.fullmatch(length) is None:
         # RFC 9112, 6.3: "unrecoverable error" but for a list of equal values, which nginx refuses as well.
         raise _malformed("its Content-Length is not one number")
 
 
-def _check_host(values: Mapping[bytes, Sequence[bytes]], target: bytes, minor: int) -> None:
-    # "A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request message that lacks a Host
-    # header field and to any request message that contains more than one Host header field line or a Host header field
-    # with an invalid field value." -- RFC 9112, 3.2
-    hosts = [*values.get(b"host", ())]
-    if len(hosts) > 1 or (minor == 1 and not hosts):
-        raise _malformed("it needs exactly one Host header")
-    if not target.startswith(b"/") and (absolute := split_absolute_form(target)) is not None:
-        hosts.append(absolute[0])
-    if not all(map(_HOST.fullmatch, hosts)):
+def _check_host(host: bytes) -> None:
+    if _HOST.fullmatch(host) is None:
         raise _malformed("its Host is not a host and a port")
 
 

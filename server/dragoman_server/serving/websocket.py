@@ -15,8 +15,9 @@ import anyio.lowlevel
 
 from dragoman import RequestRefused
 from dragoman_server.platform.changes import Changes, Lock
-from dragoman_server.serving.asgi_stream import StreamRequest
+from dragoman_server.serving.asgi_stream import asgi_scope
 from dragoman_server.serving.refusals import refusal
+from dragoman_server.serving.request_head import RequestHead
 from dragoman_server.serving.tasks import AppEvents, ClientLeft
 from dragoman_server.serving.websocket_frames import (
     ABNORMAL,
@@ -86,7 +87,7 @@ class WebSocket:
         self._writer = writer
         self._stream_id = stream_id
         self._handshake = handshake
-        self._request: StreamRequest
+        self._request: RequestHead
         self._events = AppEvents()
         self._phase = _Phase.HANDSHAKE
         self._early = b""  # received before the accept
@@ -104,12 +105,11 @@ class WebSocket:
 
     # Called by the protocol.
 
-    def begin(self, request: StreamRequest) -> None:
+    def begin(self, request: RequestHead) -> None:
         """Start the application."""
         self._request = request
         scope: Any = {
-            **request.scope(self._transport, "websocket"),
-            "asgi": {"spec_version": "2.4", "version": "3.0"},
+            **asgi_scope(request, self._transport, "websocket", "2.4"),
             "scheme": "wss" if self._transport.tls else "ws",
             "subprotocols": list(self._handshake.subprotocols),
             "extensions": {"websocket.http.response": {}, DRAINING: self._worker.terminated, UTF8: {}},

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from dragoman import RequestRefused
+from dragoman_server.serving.request_head import joined
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -69,7 +70,7 @@ def is_handshake(method: str, version: str, fields: Mapping[bytes, bytes]) -> bo
 
 def read_upgrade(headers: Headers) -> Handshake:
     """Return the handshake of a request with is_handshake(). Raises RequestRefused."""
-    fields = _joined(headers)
+    fields = joined(headers)
     if b"upgrade" not in _tokens(fields.get(b"connection", b"")):
         raise _malformed("Connection does not name Upgrade; a proxy may have removed it")
     if b"transfer-encoding" in fields or fields.get(b"content-length", b"0") != b"0":
@@ -90,7 +91,7 @@ def read_connect(protocol: bytes, headers: Headers) -> Handshake:
     if protocol != b"websocket":
         # "... SHOULD respond to the request with a 501 (Not Implemented) status code" -- RFC 9220, 3
         raise RequestRefused("of the extended CONNECT, only websocket is supported", status=501)
-    fields = _joined(headers)
+    fields = joined(headers)
     _check_version(fields)
     return _handshake(fields, None)
 
@@ -128,14 +129,6 @@ def _accept_offer(offer: str) -> str | None:
     if any(parameters.pop(each, "") for each in _NO_CONTEXT) or parameters:
         return None
     return "; ".join([_DEFLATE, *_NO_CONTEXT, *([] if bits is None else [f"server_max_window_bits={bits}"])])
-
-
-def _joined(headers: Headers) -> dict[bytes, bytes]:
-    """Return the fields by name. Lines of the same name are one list (RFC 9110, 5.3)."""
-    fields: dict[bytes, list[bytes]] = {}
-    for name, value in headers:
-        fields.setdefault(name, []).append(value)
-    return {name: b",".join(values) for name, values in fields.items()}
 
 
 def _tokens(value: bytes) -> set[bytes]:
