@@ -30,19 +30,22 @@ class FrameCutter:
     Attributes:
         held_bytes: The number of bytes that are held.
         error: Why the stream cannot be read on, None while it can.
-        too_long: The error for an event with too many bytes.
     """
 
-    __slots__ = ("_edge", "_held", "_idle_bytes", "_limit", "error", "held_bytes", "too_long")
+    __slots__ = ("_edge", "_held", "_idle_bytes", "_limit", "error", "held_bytes")
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._limit = max_event_bytes
-        self.too_long = f"one server-sent event has more than {max_event_bytes} bytes"
         self._edge = b""  # the last bytes that came, for a blank line that is cut in two
         self._held: list[bytes] = []
         self._idle_bytes = 0  # without an event
         self.held_bytes = 0
         self.error: str | None = None
+
+    @property
+    def too_long(self) -> str:
+        """The error for an event with too many bytes."""
+        return f"one server-sent event has more than {self._limit} bytes"
 
     def receive_data(self, data: bytes) -> bytes:
         """Take bytes. Return everything up to the last blank line, and hold the rest. Check `error` after each call."""

@@ -133,7 +133,7 @@ class Attempts:
         self._upstreams = tuple(upstreams)
         self._max_attempts = max_attempts
         self._max_wait = max_wait
-        self._tried: set[tuple[int, str]] = set()
+        self._tried: dict[tuple[int, str], None] = {}
         self._full: dict[tuple[int, str], float] = {}  # had no room: until when
         self._offered: Offer | None = None
         self._running: dict[str, int] = {}  # account of a running attempt -> index of its upstream
@@ -184,7 +184,7 @@ class Attempts:
         offer = self._take_offer()
         if account not in offer.accounts:
             raise LocalProtocolError("this account was not offered")
-        self._tried.add((offer.upstream_index, account))
+        self._tried[offer.upstream_index, account] = None
         self._running[account] = offer.upstream_index
         self.made += 1
         self.state = AttemptState.TRYING
@@ -237,6 +237,7 @@ class Attempts:
         """Record that content was sent or the response is complete, so there is no other attempt."""
         self._expect_running()
         self.state = AttemptState.DONE
+        self._tried, self._running, self._offered = {}, {}, None  # a stream may stay open for hours
 
     def _update_state(self) -> None:
         """Set the state after an attempt. An open offer stays, unless no further attempt may be made."""

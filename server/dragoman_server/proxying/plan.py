@@ -53,6 +53,8 @@ LOG = logging.getLogger("dragoman.upstream")
 
 # Query parameters that a relay keeps: Anthropic's SDK marks its beta surface with `?beta=true`.
 _RELAYED_QUERY = frozenset({"beta=true"})
+# Each call of frozenset() makes another one.
+_NO_MEMBERS = frozenset[str]()
 
 # Each of several responses (`n`) is a separate request where the upstream gives one at a time, and each costs its
 # prompt.
@@ -143,7 +145,7 @@ class Plan(msgspec.Struct, frozen=True):
     def released(self) -> "Plan":
         """Return the plan without the request: nothing is sent again, and a stream may stay open for hours."""
         return msgspec.structs.replace(
-            self, body=b"", members=frozenset(), headers=[], request=None, planner=None
+            self, body=b"", members=_NO_MEMBERS, headers=[], request=None, planner=None
         )
 
     def scrub(self, text: str) -> str:
