@@ -9,6 +9,7 @@ are; a reader takes those with `read_members`, which finds at the same time what
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import filterfalse
 from typing import TypeAlias
 
 import msgspec
@@ -75,6 +76,32 @@ class Counters(msgspec.Struct, frozen=True):
     """An object of figures. One that is not in the table matters only if it is not zero."""
 
     shapes: dict[str, Shape]
+
+
+class Members(dict[str, "Shape"]):
+    """The members of an object of a response. None is added once it is made.
+
+    taken: the names of those that the reader takes: an object with no others, as nearly all are, is not looked through.
+    counters: it has figures, see Counters.
+    """
+
+    __slots__ = ("counters", "taken")
+
+    def __init__(self, rows: Mapping[str, Shape], *, counters: bool = False) -> None:
+        super().__init__({name: response_shape(row) for name, row in rows.items()})
+        self.taken = frozenset([name for name, row in rows.items() if row is None])
+        self.counters = counters
+
+
+def response_shape(shape: Shape) -> Shape:
+    """Return the shape with Members in the place of each mapping, for note_unread()."""
+    if type(shape) is dict:
+        return Members(shape)
+    if type(shape) is Counters:
+        return Members(shape.shapes, counters=True)
+    if type(shape) is ByType:
+        return ByType({kind: response_shape(inner) for kind, inner in shape.shapes.items()})
+    return [response_shape(shape[0])] if type(shape) is list else shape
 
 
 class DroppedUnless(msgspec.Struct, frozen=True):
@@ -238,32 +265,31 @@ def note_unread(
 ) -> None:
     """Record what `value` has beyond its shape. It is at `inside` in the value at `path`. null is no loss.
 
-    The path is built only for a record, because nearly every frame has nothing to record.
+    shape: from response_shape(). The path is built only for a record, because nearly every frame has nothing to record.
     """
-    counts = type(shape) is Counters
-    if type(shape) is Counters:
-        shape = shape.shapes
-    if type(shape) is dict and type(value) is dict:
-        for key, member in value.items():
-            row = shape.get(key, _NATIVE)
-            if row is None or member is None:
+    if type(shape) is Members:
+        if type(value) is not dict or value.keys() <= shape.taken:
+            return
+        for key in filterfalse(shape.taken.__contains__, value):
+            member, row = value[key], shape.get(key, _NATIVE)
+            if member is None:
                 continue
             if row is not _NATIVE:
                 if member:  # nothing is lost with an empty value
                     note_unread(member, row, path, ledger, (*inside, key))
-            elif not counts or has_content(member):
+            elif not shape.counters or has_content(member):
                 place = pointer(path, (*inside, key))
                 ledger.add(LossCode.UNKNOWN_FIELD, place, "not a field of this protocol version")
     elif type(shape) is str:
         if has_content(value):
             ledger.dropped(pointer(path, inside), shape)
-    elif isinstance(shape, DroppedUnless):
+    elif type(shape) is DroppedUnless:
         if has_content(value, shape.ignorable):
             ledger.dropped(pointer(path, inside), shape.reason)
     elif type(shape) is list and type(value) is list:
         for index, item in enumerate(value):
             note_unread(item, shape[0], path, ledger, (*inside, index))
-    elif isinstance(shape, ByType) and type(value) is dict:
+    elif type(shape) is ByType and type(value) is dict:
         name = value.get("type")
         note_unread(value, shape.shapes.get(name) if type(name) is str else None, path, ledger, inside)
 

@@ -23,6 +23,7 @@ from dragoman._ir.shape import (
     native_members,
     note_unread,
     read_members,
+    response_shape,
     setting_paths,
 )
 from dragoman._wire.exceptions import RemoteProtocolError
@@ -82,13 +83,13 @@ def test_walk(subtests: pytest.Subtests) -> None:
     for case, (value, shape, losses) in CASES.items():
         with subtests.test(case=case):
             ledger = Ledger()
-            note_unread(value, shape, "/r", ledger)
+            note_unread(value, response_shape(shape), "/r", ledger)
             assert [(loss.code, loss.path) for loss in ledger] == losses
 
 
 def test_the_reason_of_a_loss_is_recorded() -> None:
     ledger = Ledger()
-    note_unread({"a": 1, "x": 2}, {"a": "no such thing there"}, "", ledger)
+    note_unread({"a": 1, "x": 2}, response_shape({"a": "no such thing there"}), "", ledger)
     assert [loss.detail for loss in ledger] == ["no such thing there", "not a field of this protocol version"]
 
 

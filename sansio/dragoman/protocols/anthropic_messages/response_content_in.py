@@ -15,7 +15,7 @@ from dragoman._ir import events
 from dragoman._ir.events import BlockKind, Event, Search, Signature, Source, ToolHead
 from dragoman._ir.fast_path import Delta
 from dragoman._ir.losses import Ledger, child
-from dragoman._ir.shape import note_unread
+from dragoman._ir.shape import note_unread, response_shape
 from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
 from dragoman._wire.json import (
     JSON,
@@ -30,6 +30,8 @@ from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages.checks import cited_title, cited_url, string_or_none, text_or_empty
 from dragoman.protocols.anthropic_messages.shapes import BLOCK_SHAPE, CITATION_SHAPE, THINKING_BLOCK_SHAPE
 from dragoman.protocols.anthropic_messages.tables import NAME
+
+_BLOCK, _CITATION, _THINKING = map(response_shape, (BLOCK_SHAPE, CITATION_SHAPE, THINKING_BLOCK_SHAPE))
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -91,7 +93,7 @@ class ContentBlockReader(msgspec.Struct):
         """Return the events of content_block_start, with the content that the block has already."""
         if type(native) is not dict or type(native.get("type")) is not str:
             raise unreadable_response("a content block has no type")
-        note_unread(native, BLOCK_SHAPE, f"/content/{index}", self._ledger)
+        note_unread(native, _BLOCK, f"/content/{index}", self._ledger)
         kind = native["type"]
         content = _CONTENT.get(kind)
         block = self.open[index] = StreamedBlock(index, kind, content, native)
@@ -104,7 +106,7 @@ class ContentBlockReader(msgspec.Struct):
             for citation in objects_in(native.get("citations")):
                 out += self._add_citation(block, citation)
         elif self._context.request.protocol == NAME:  # for other clients the signature holds them
-            note_unread(native, THINKING_BLOCK_SHAPE, f"/content/{index}", self._ledger)
+            note_unread(native, _THINKING, f"/content/{index}", self._ledger)
         return out
 
     def _start_block(
@@ -142,7 +144,7 @@ class ContentBlockReader(msgspec.Struct):
         if block.number < 0:
             out.append(self._start_block(block, BlockKind.TEXT))
         path = f"/content/{block.index}/citations"
-        note_unread(citation, CITATION_SHAPE, child(path, block.citations), self._ledger)
+        note_unread(citation, _CITATION, child(path, block.citations), self._ledger)
         block.citations += 1
         url, title = cited_url(citation), cited_title(citation)
         out.append(events.Annotation(block.number, NAME, citation, url, title, path=path))

@@ -12,7 +12,7 @@ from dragoman._ir import events
 from dragoman._ir.events import TRUNCATING_STOP_REASONS, Event, StopReason
 from dragoman._ir.fast_path import Delta, DeltaTemplate
 from dragoman._ir.losses import Ledger, child
-from dragoman._ir.shape import extra_members, note_unread
+from dragoman._ir.shape import extra_members, note_unread, response_shape
 from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
 from dragoman._wire.json import JSONObject, decode, object_or_empty
 from dragoman._wire.sse import Frame
@@ -29,6 +29,7 @@ from dragoman.protocols.anthropic_messages.shapes import (
 from dragoman.protocols.anthropic_messages.tables import FAST_TIER, NAME, RESPONSE_TIERS, STOP_REASONS
 from dragoman.protocols.anthropic_messages.usage import UsageReader
 
+_EVENT, _DELTA, _RESPONSE = map(response_shape, (EVENT_SHAPE, DELTA_SHAPE, RESPONSE_SHAPE))
 # Kept, because each delta is compared with them.
 _EVENT_MEMBERS, _DELTA_MEMBERS = EVENT_SHAPE.keys(), DELTA_SHAPE.keys()
 
@@ -96,7 +97,7 @@ class MessagesReader:
         message = value.get("message")
         if type(message) is not dict:
             raise unreadable_response("message_start has no message")
-        note_unread(value, EVENT_SHAPE, "", self._ledger)
+        note_unread(value, _EVENT, "", self._ledger)
         return self.start(message)
 
     def start(self, message: JSONObject) -> list[Event]:
@@ -134,7 +135,7 @@ class MessagesReader:
         index = value.get("index", 0)
         if type(index) is not int:
             raise unreadable_response("a block has no index")
-        note_unread(value, EVENT_SHAPE, f"/content/{index}", self._ledger)
+        note_unread(value, _EVENT, f"/content/{index}", self._ledger)
         unclosed = blocks.open.pop(index, None)
         if unclosed is not None:
             out += blocks.close(unclosed)
@@ -148,9 +149,9 @@ class MessagesReader:
         if block is None or type(delta) is not dict:
             raise unreadable_response("a delta came for a block that is not open")
         if not (value.keys() <= _EVENT_MEMBERS and delta.keys() <= _DELTA_MEMBERS):
-            note_unread(value, EVENT_SHAPE, f"/content/{index}", self._ledger)
+            note_unread(value, _EVENT, f"/content/{index}", self._ledger)
             if block.content is not None:  # opaque blocks keep them
-                note_unread(delta, DELTA_SHAPE, f"/content/{index}", self._ledger)
+                note_unread(delta, _DELTA, f"/content/{index}", self._ledger)
         return self._blocks.delta(block, delta)
 
     def _block_stop(self, value: JSONObject) -> Sequence[Event]:
@@ -158,7 +159,7 @@ class MessagesReader:
         block = self._blocks.open.pop(index, None) if type(index) is int else None
         if block is None:
             return ()
-        note_unread(value, EVENT_SHAPE, f"/content/{index}", self._ledger)
+        note_unread(value, _EVENT, f"/content/{index}", self._ledger)
         return self._blocks.close(block)
 
     def _message_delta(self, value: JSONObject) -> Sequence[Event]:
@@ -173,7 +174,7 @@ class MessagesReader:
         return out + self._message_fields(value)
 
     def _message_stop(self, value: JSONObject) -> Sequence[Event]:
-        note_unread(value, EVENT_SHAPE, "", self._ledger)
+        note_unread(value, _EVENT, "", self._ledger)
         return self.finish()
 
     def _error(self, value: JSONObject) -> Sequence[Event]:
@@ -224,7 +225,7 @@ class MessagesReader:
         For other clients they are recorded as losses.
         """
         if not self._same_protocol:
-            note_unread(value, RESPONSE_SHAPE, "", self._ledger)
+            note_unread(value, _RESPONSE, "", self._ledger)
             return []
         extra = extra_members(value, WRITTEN_RESPONSE_SHAPE) or {}
         return [

@@ -10,10 +10,12 @@ import msgspec
 
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger, child
-from dragoman._ir.shape import extra_members, has_content, note_unread
+from dragoman._ir.shape import extra_members, has_content, note_unread, response_shape
 from dragoman._wire.json import JSONObject, objects_in, read_count
 from dragoman.protocols.anthropic_messages.shapes import DETAILS_SHAPE, USAGE_SHAPE, WRITTEN_USAGE_SHAPE
 from dragoman.protocols.anthropic_messages.tables import RESPONSE_TIER_NAMES
+
+_USAGE, _DETAILS = response_shape(USAGE_SHAPE), response_shape(DETAILS_SHAPE)
 
 # Counters that only this protocol has: they are kept in `Usage.extra`.
 _NATIVE_COUNTERS = frozenset(
@@ -36,9 +38,9 @@ class UsageReader(msgspec.Struct):
         if self.same_protocol:
             # All other figures reach the client unchanged.
             details = usage.get("output_tokens_details")
-            note_unread(details, DETAILS_SHAPE, "/usage/output_tokens_details", self.ledger)
+            note_unread(details, _DETAILS, "/usage/output_tokens_details", self.ledger)
         else:
-            note_unread(usage, USAGE_SHAPE, "/usage", self.ledger)
+            note_unread(usage, _USAGE, "/usage", self.ledger)
         figures = self._figures
         for key, value in usage.items():
             if value is not None:  # a null or absent figure leaves the one of message_start

@@ -15,7 +15,7 @@ import msgspec
 from dragoman._ir import events
 from dragoman._ir.events import BlockKind, Event, Failed, ReasoningForm, Signature, StopReason
 from dragoman._ir.losses import Ledger
-from dragoman._ir.shape import extra_members, note_unread
+from dragoman._ir.shape import extra_members, note_unread, response_shape
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.exceptions import unreadable_response
 from dragoman._wire.json import JSON, JSONObject, encode_text, kind_of, read_count, read_number, text_or_none
@@ -32,6 +32,8 @@ _CALL_MESSAGE = "Model generated function call(s)."
 
 # Members of an Enum are slow to look up.
 _TEXT, _REASONING, _SUMMARY = BlockKind.TEXT, BlockKind.REASONING, ReasoningForm.SUMMARY
+
+_CANDIDATE, _PART = response_shape(shapes.CANDIDATE_SHAPE), response_shape(shapes.PART_SHAPE)
 
 # Nearly all candidates, contents and parts have no other members than these.
 _CANDIDATE_MEMBERS = frozenset({"content", "index"})
@@ -168,7 +170,7 @@ class CandidateReader(msgspec.Struct):
         if self._blocks.same_protocol:
             kept |= extra_members(candidate, shapes.WRITTEN_CANDIDATE_SHAPE) or {}
         noted = {name: value for name, value in candidate.items() if name not in kept}
-        note_unread(noted, shapes.CANDIDATE_SHAPE, self._path, self._ledger)
+        note_unread(noted, _CANDIDATE, self._path, self._ledger)
         for name in kept:
             value = candidate.get(name)
             if name not in _METADATA or (type(value) is dict and value):
@@ -192,9 +194,7 @@ class CandidateReader(msgspec.Struct):
                 self._written = True
                 out.append(events.Opaque(NAME, kind or next(iter(part)), part, path, self.index))
             return
-        note_unread(
-            part, shapes.PART_SHAPE, self._path, self._ledger, ("content", "parts", max(self._parts, 0))
-        )
+        note_unread(part, _PART, self._path, self._ledger, ("content", "parts", max(self._parts, 0)))
 
     # --- text and thoughts --------------------------------------------------------------------------------
 

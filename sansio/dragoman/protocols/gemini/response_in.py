@@ -12,7 +12,7 @@ from dragoman._ir import events
 from dragoman._ir.events import Event, Failed, StopReason
 from dragoman._ir.fast_path import Delta, DeltaTemplate
 from dragoman._ir.losses import Ledger
-from dragoman._ir.shape import extra_members, note_unread
+from dragoman._ir.shape import extra_members, note_unread, response_shape
 from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
 from dragoman._wire.json import JSONObject, decode, kind_of, read_count, text_or_none
 from dragoman._wire.limits import CHOICES
@@ -24,6 +24,8 @@ from dragoman.protocols.gemini.response_content_in import Blocks, CandidateReade
 from dragoman.protocols.gemini.shapes import RESPONSE_SHAPE, WRITTEN_RESPONSE_SHAPE
 from dragoman.protocols.gemini.tables import BLOCK_REASONS, NAME
 from dragoman.protocols.gemini.usage import UsageMetadataReader
+
+_RESPONSE = response_shape(RESPONSE_SHAPE)
 
 # Nearly all chunks have no other members than these.
 _CHUNK_MEMBERS = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "createTime"})
@@ -125,7 +127,7 @@ class GeminiReader:
                 StopReason.CONTENT_FILTER, reason, explanation=explanation, details=feedback
             )
         if not self._blocks.same_protocol:
-            note_unread(chunk, RESPONSE_SHAPE, "", self._ledger)
+            note_unread(chunk, _RESPONSE, "", self._ledger)
         else:
             extra = extra_members(chunk, WRITTEN_RESPONSE_SHAPE) or {}
             out += [

@@ -10,10 +10,12 @@ import msgspec
 
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger, child
-from dragoman._ir.shape import extra_members, note_unread
+from dragoman._ir.shape import extra_members, note_unread, response_shape
 from dragoman._wire.json import JSONObject, read_count, text_or_none
 from dragoman.protocols.gemini.shapes import USAGE_SHAPE
 from dragoman.protocols.gemini.tables import SERVICE_TIER_NAMES, SERVICE_TIERS
+
+_USAGE = response_shape(USAGE_SHAPE)
 
 # All other members are kept in `Usage.extra` under this name, for clients of this protocol.
 _OWN = "usageMetadata"
@@ -40,7 +42,7 @@ class UsageMetadataReader(msgspec.Struct):
         """Add the counts of one object and return the counts so far."""
         if not value.items() <= self._figures.items():
             if not self.same_protocol:
-                note_unread(value, USAGE_SHAPE, "/usageMetadata", self.ledger)
+                note_unread(value, _USAGE, "/usageMetadata", self.ledger)
             self._figures.update(value)
             self.usage = _read(self._figures, self.same_protocol)
         return self.usage

@@ -19,7 +19,7 @@ from dragoman._ir.events import (
     StopReason,
 )
 from dragoman._ir.losses import Ledger, child
-from dragoman._ir.shape import note_unread
+from dragoman._ir.shape import note_unread, response_shape
 from dragoman._wire.exceptions import unreadable_response
 from dragoman._wire.json import JSON, JSONObject, kind_of, object_or_empty, object_or_none, objects_in
 from dragoman.protocols._openai.citations import read_url_citation
@@ -39,6 +39,8 @@ from dragoman.protocols.openai_chat.tables import (
     REASONING_FIELDS,
     STOP_REASONS,
 )
+
+_DELTA, _CONTENT, _ANNOTATION = map(response_shape, (DELTA_SHAPE, CONTENT_SHAPE, ANNOTATION_SHAPE))
 
 # Reasons after which the open blocks may be incomplete.
 _TRUNCATING_REASONS = TRUNCATING_STOP_REASONS | {StopReason.CONTENT_FILTER}
@@ -86,7 +88,7 @@ class ChoiceReader(msgspec.Struct):
             if content:
                 self._emit_text(BlockKind.TEXT, content, out)
         elif type(content) is list:
-            note_unread(content, CONTENT_SHAPE, f"{self.path}/message/content", self._ledger)
+            note_unread(content, _CONTENT, f"{self.path}/message/content", self._ledger)
             for part in content:
                 self._read_part(part, out)
         elif content is not None:
@@ -137,7 +139,7 @@ class ChoiceReader(msgspec.Struct):
                         NAME, key, value, f"{self.path}/message/{key}", self.index, round_trip=False
                     )
                 )
-        note_unread(delta, DELTA_SHAPE, self.path, self._ledger, ("message",))
+        note_unread(delta, _DELTA, self.path, self._ledger, ("message",))
 
     def _read_part(self, part: JSON, out: list[Event]) -> None:
         """Read a part of content that is a list, as Mistral's servers send it."""
@@ -181,7 +183,7 @@ class ChoiceReader(msgspec.Struct):
     def _read_annotations(self, annotations: list[JSON], out: list[Event]) -> None:
         path = f"{self.path}/message/annotations"
         for native in annotations:
-            note_unread(native, ANNOTATION_SHAPE, child(path, self._annotation_count), self._ledger)
+            note_unread(native, _ANNOTATION, child(path, self._annotation_count), self._ledger)
             self._annotation_count += 1
         self._add_citations([native for native in annotations if type(native) is dict], path, out)
 

@@ -15,7 +15,7 @@ from dragoman._ir import events
 from dragoman._ir.events import BlockKind, Event, Usage
 from dragoman._ir.fast_path import Delta, DeltaTemplate
 from dragoman._ir.losses import Ledger
-from dragoman._ir.shape import note_unread
+from dragoman._ir.shape import note_unread, response_shape
 from dragoman._wire.errors import WireError
 from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
 from dragoman._wire.json import JSONObject, decode, kind_of, text_or_none
@@ -30,6 +30,8 @@ from dragoman.protocols.openai_chat.response_tool_calls_in import IdAllocator, T
 from dragoman.protocols.openai_chat.shapes import CHOICE_SHAPE, READ_SHAPE, RESPONSE_SHAPE
 from dragoman.protocols.openai_chat.tables import ERROR_FINISH_REASONS, NAME, TITLE
 from dragoman.protocols.openai_chat.usage import read_usage
+
+_RESPONSE, _CHOICE = response_shape(RESPONSE_SHAPE), response_shape(CHOICE_SHAPE)
 
 _NO_EVENTS: tuple[Event, ...] = ()
 _NO_FIELDS: JSONObject = {}
@@ -120,7 +122,7 @@ class ChatReader:
                     key: value for key, value in chunk.items() if key not in READ_SHAPE and value is not None
                 }
                 unread = {key: value for key, value in chunk.items() if key not in extra}
-            note_unread(unread, RESPONSE_SHAPE, "", self._ledger)
+            note_unread(unread, _RESPONSE, "", self._ledger)
             if usage is not None or "x_groq" in chunk:
                 self._note_usage(chunk, bool(choices))
             if chunk.get("service_tier") is not None:
@@ -209,7 +211,7 @@ class ChatReader:
         logprobs = choice.get("logprobs")
         is_usual = choice.keys() <= _USUAL_CHOICE
         if not is_usual or logprobs is not None:
-            note_unread(choice, CHOICE_SHAPE, state.path, self._ledger)
+            note_unread(choice, _CHOICE, state.path, self._ledger)
         start = len(out)
         if type(delta) is dict:
             state.read_delta(delta, whole="delta" not in choice, out=out)

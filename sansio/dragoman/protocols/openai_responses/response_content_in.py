@@ -14,12 +14,14 @@ from itertools import islice
 from dragoman._ir import events
 from dragoman._ir.events import BlockKind, Event, ReasoningForm, Search, Signature, Source, ToolHead, ToolKind
 from dragoman._ir.losses import Ledger, child
-from dragoman._ir.shape import note_unread
+from dragoman._ir.shape import note_unread, response_shape
 from dragoman._wire.json import JSON, JSONObject, is_object_text, objects_in, text_or_none
 from dragoman.protocols._openai.citations import read_url_citation
 from dragoman.protocols.openai_responses.request_tool_items_in import search_queries
 from dragoman.protocols.openai_responses.shapes import ANNOTATION_SHAPE
 from dragoman.protocols.openai_responses.tables import NAME
+
+_ANNOTATION = response_shape(ANNOTATION_SHAPE)
 
 NextNumber = Callable[[], int]
 
@@ -200,7 +202,7 @@ class MessageItem(OutputItem):
         number = self.annotations.get(index, 0)
         self.annotations[index] = number + 1
         path = f"/output/{self.index}/content/{index}/annotations"
-        note_unread(annotation, ANNOTATION_SHAPE, child(path, number), self.ledger)
+        note_unread(annotation, _ANNOTATION, child(path, number), self.ledger)
         out.append(
             events.Annotation(
                 emitted.block,

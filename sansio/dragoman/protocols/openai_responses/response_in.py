@@ -17,7 +17,7 @@ from dragoman._ir import events
 from dragoman._ir.events import Event, StopReason, Usage
 from dragoman._ir.fast_path import Delta, DeltaTemplate
 from dragoman._ir.losses import Ledger
-from dragoman._ir.shape import note_unread
+from dragoman._ir.shape import note_unread, response_shape
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
 from dragoman._wire.json import JSON, JSONObject, decode_object, object_or_empty, text_or_none
@@ -34,6 +34,8 @@ from dragoman.protocols.openai_responses.response_content_in import (
 from dragoman.protocols.openai_responses.shapes import EVENT_SHAPE, ITEM_SHAPE, RESPONSE_SHAPE
 from dragoman.protocols.openai_responses.tables import AUTO_TIER, LOST_EVENTS, PROGRESS_EVENTS, STOP_REASONS
 from dragoman.protocols.openai_responses.usage import read_usage
+
+_RESPONSE, _ITEM = response_shape(RESPONSE_SHAPE), response_shape(ITEM_SHAPE)
 
 _DONE = b"[DONE]"
 # So many items, the newest, are looked through for the block of a delta. Later ones are hardly ever filled in turns.
@@ -139,7 +141,7 @@ class ResponsesReader:
         if status not in _END_STATUSES:
             raise unreadable_response(f"the response has status {status!r}, which is not a final status")
         self._start(response, out)
-        note_unread(response, RESPONSE_SHAPE, "", self._ledger)
+        note_unread(response, _RESPONSE, "", self._ledger)
         self._ended = True
         if status == "failed" or status == "cancelled":
             cancelled = WireError(ErrorKind.CANCELLED, "the response was cancelled at the upstream")
@@ -218,7 +220,7 @@ class ResponsesReader:
 
     def _finish_item(self, item: JSONObject, index: int, known: OutputItem | None, out: list[Event]) -> None:
         """Emit what a finished item has beyond earlier events. `known` is the same item in those."""
-        note_unread(item, ITEM_SHAPE, f"/output/{index}", self._ledger)
+        note_unread(item, _ITEM, f"/output/{index}", self._ledger)
         if known is None:
             known = self._add(item, index, out)
         known.done(item, out)
