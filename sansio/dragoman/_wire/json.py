@@ -203,7 +203,7 @@ def read_count(value: JSON, *path: str) -> int | None:
     """Return the count at a path of members: an integer from 0, or a value that stands for one. None without it."""
     for name in path:
         value = value.get(name) if type(value) is dict else None
-    if type(value) is float or type(value) is str:
+    if type(value) is not int and value is not None:
         value = read_integer(value)
     return value if type(value) is int and value >= 0 else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 from dragoman._ir.shape import members
 from dragoman._wire.json import JSON, JSONObject, read_count
@@ -25,13 +26,20 @@ USAGE_BOOKKEEPING = members(
 )
 
 
-def read_counts(usage: JSONObject, places: Mapping[str, tuple[tuple[str, ...], ...]]) -> dict[str, JSON]:
-    """Return the counts by their field of Usage. places: the members that lead to each, the official ones first."""
+# Member of a usage object -> the field of Usage that it has, or the same of the members of an object.
+Counters: TypeAlias = "Mapping[str, str | Counters]"
+
+
+def read_counts(usage: JSONObject, counters: Counters) -> dict[str, JSON]:
+    """Return the known counts by their field of Usage. Of two members with one, the first in `counters` is taken."""
     counts: dict[str, JSON] = {}
-    for field, paths in places.items():
-        count = None
-        for path in paths:
-            if path[0] in usage and (count := read_count(usage, *path)) is not None:
-                break
-        counts[field] = count
+    for name, counter in counters.items():
+        if name not in usage:
+            continue
+        value = usage[name]
+        if not isinstance(counter, str):
+            if type(value) is dict:
+                counts.update(read_counts(value, counter))
+        elif (count := read_count(value)) is not None:
+            counts.setdefault(counter, count)
     return counts

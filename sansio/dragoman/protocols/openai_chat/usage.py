@@ -5,35 +5,34 @@ from __future__ import annotations
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger, child
 from dragoman._wire.json import JSONObject, object_or_empty
-from dragoman.protocols._openai.usage import read_counts
+from dragoman.protocols._openai.usage import Counters, read_counts
 from dragoman.protocols.openai_chat.tables import NATIVE_COUNTERS
 
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
 
-# Field of Usage -> where servers have it, the official place first.
-_COUNTERS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "input": (("prompt_tokens",),),
-    "output": (("completion_tokens",),),
-    "cached": (
-        ("prompt_tokens_details", "cached_tokens"),
-        ("prompt_cache_hit_tokens",),
-        ("cache_read_input_tokens",),
-        ("cached_tokens",),
-    ),
-    "cache_write": (("prompt_tokens_details", "cache_write_tokens"), ("cache_creation_input_tokens",)),
-    "reasoning": (("completion_tokens_details", "reasoning_tokens"), ("reasoning_tokens",)),
-    "searches": (("server_tool_use_details", "web_search_requests"),),
+# The official counters first.
+_COUNTERS: Counters = {
+    "prompt_tokens": "input",
+    "completion_tokens": "output",
+    "prompt_tokens_details": {"cached_tokens": "cached", "cache_write_tokens": "cache_write"},
+    "completion_tokens_details": {"reasoning_tokens": "reasoning"},
+    "server_tool_use_details": {"web_search_requests": "searches"},
+    **dict.fromkeys(("prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"), "cached"),
+    "cache_creation_input_tokens": "cache_write",
+    "reasoning_tokens": "reasoning",
 }
 
 
 def read_usage(value: JSONObject) -> Usage:
     """Read a `usage` object with the official names or the names of compatible servers."""
     counts = read_counts(value, _COUNTERS)
-    parts = counts["input"], counts["output"], counts["reasoning"]
-    if None not in parts and value.get("total_tokens") == sum(parts):
-        # xAI does not include reasoning in completion_tokens, but in the total (seen in recorded responses, November
-        # 2026).
-        counts["output"] += counts["reasoning"]
+    reasoning = counts.get("reasoning")
+    if reasoning and "input" in counts and "output" in counts:
+        output = counts["output"] + reasoning
+        if value.get("total_tokens") == counts["input"] + output:
+            # xAI does not include reasoning in completion_tokens, but in the total (seen in recorded responses,
+            # November 2026).
+            counts["output"] = output
     extra: JSONObject = {}
     for name in _DETAILS:
         details = value.get(name)
