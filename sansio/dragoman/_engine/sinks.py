@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import ClassVar
 
 import msgspec
 
@@ -99,17 +100,14 @@ class WholeSink(Fold):
     Its members are those of ClientSink. A Fold, because each event would take another call to get to one.
     """
 
-    __slots__ = ("_client", "_context", "_ledger", "_out", "body")
+    heartbeat: ClassVar = b""
+    held_bytes: ClassVar = 0
 
-    heartbeat, held_bytes = b"", 0
-
-    def __init__(self, client: ProtocolSpec, context: ResponseContext, ledger: Ledger) -> None:
-        super().__init__()
-        self._client = client
-        self._context = context
-        self._ledger = ledger
-        self._out = b""
-        self.body: JSONObject | None = None
+    _client: ProtocolSpec
+    _context: ResponseContext
+    _ledger: Ledger
+    _out: bytes = b""
+    body: JSONObject | None = None
 
     def end(self, event: Ended) -> None:
         self.body = self._client.write_whole(self.response(), self._context, self._ledger)

@@ -138,27 +138,22 @@ class OpenBlock(msgspec.Struct):
         )
 
 
-class Fold:
-    """Collects legal events: finished() returns a block as soon as it has ended, response() everything at the end."""
+class Fold(msgspec.Struct, kw_only=True):
+    """Collects legal events: finished() returns a block as soon as it has ended, response() everything at the end.
 
-    __slots__ = ("_error", "_open", "_order", "_started", "_stops", "_usage")
+    usage: the token counts so far.
+    """
 
-    def __init__(self) -> None:
-        self._started: Started | None = None
-        self._open: dict[int, OpenBlock] = {}
-        self._order: dict[int, AssembledBlock | Opaque | Compacted | None] = {}
-        self._stops: list[Stopped] = []
-        self._usage = Usage()
-        self._error: WireError | None = None
+    usage: Usage = Usage()
+    _started: Started | None = None
+    _open: dict[int, OpenBlock] = {}
+    _order: dict[int, AssembledBlock | Opaque | Compacted | None] = {}
+    _stops: list[Stopped] = []
+    _error: WireError | None = None
 
     @property
     def started(self) -> bool:
         return self._started is not None
-
-    @property
-    def usage(self) -> Usage:
-        """The token counts so far."""
-        return self._usage
 
     def send(self, *following: Event) -> None:
         """Add events."""
@@ -191,7 +186,7 @@ class Fold:
         self._order[-1 - len(self._order)] = event
 
     def _count(self, event: Usage) -> None:
-        self._usage = self._usage.updated(event)
+        self.usage = self.usage.updated(event)
 
     def _stop(self, event: Stopped) -> None:
         self._stops.append(event)
@@ -230,7 +225,7 @@ class Fold:
                 for number, entry in self._order.items()
             ]
         )
-        return AssembledResponse(self._started, blocks, tuple(self._stops), self._usage, self._error)
+        return AssembledResponse(self._started, blocks, tuple(self._stops), self.usage, self._error)
 
 
 _ADDERS: dict[type[Event], Callable[[Fold, JSON], None]] = {

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import get_args
 
+import msgspec
+
 from dragoman._ir import events
 from dragoman._ir.events import BlockKind, Event, IdentityEnum
 from dragoman._ir.fast_path import Delta
@@ -46,26 +48,23 @@ DELTAS: dict[BlockKind, frozenset[type[Event]]] = {
 }
 
 
-class EventOrderChecker:
+class EventOrderChecker(msgspec.Struct):
     """Follows one response and refuses an event that may not come now.
 
-    Args:
-        error: makes the exception: LocalProtocolError where the caller makes the events, else the peer's.
-
     Attributes:
+        error: Makes the exception: LocalProtocolError where the caller makes the events, else the peer's.
         state: The state of the response.
     """
 
-    def __init__(self, error: Callable[[str], ProtocolError] = LocalProtocolError) -> None:
-        self._error = error
-        self.state = ResponseState.IDLE
-        self._rules = _RULES[self.state]
-        self._open: dict[int, tuple[frozenset[type[Event]], int]] = {}  # block -> (its deltas, its choice)
-        self._used: set[int] = set()
-        # Dicts for sets: most responses have none of these while they are open, and an empty set takes 150 bytes more.
-        self._signed: dict[int, None] = {}
-        self._choices: dict[int, None] = {}  # the stopped ones
-        self._annotations = self._opaque = 0  # so many so far
+    error: Callable[[str], ProtocolError] = LocalProtocolError
+    state: ResponseState = ResponseState.IDLE
+    _open: dict[int, tuple[frozenset[type[Event]], int]] = {}  # block -> (its deltas, its choice)
+    _used: set[int] = set()
+    # Dicts for sets: most responses have none of these while they are open, and an empty set takes 150 bytes more.
+    _signed: dict[int, None] = {}
+    _choices: dict[int, None] = {}  # the stopped ones
+    _annotations: int = 0  # so many so far
+    _opaque: int = 0
 
     @property
     def open_blocks(self) -> list[int]:
@@ -75,10 +74,10 @@ class EventOrderChecker:
     def check(self, *following: Event) -> None:
         """Accept events in their order, or raise the exception for one, which changes nothing."""
         for event in following:
-            rule = self._rules.get(type(event))
+            rule = _RULES[self.state].get(type(event))
             if rule is None:
                 what = f"{type(event).__name__} is not allowed while the response is {self.state.value}"
-                raise self._error(what)
+                raise self.error(what)
             rule(self, event)
 
     def _accept(self, event: Event) -> None:
@@ -87,15 +86,14 @@ class EventOrderChecker:
     def _enter(self, event: Event) -> None:
         """Enter the state that follows."""
         self.state = TRANSITIONS[self.state][type(event)]
-        self._rules = _RULES[self.state]
 
     def _start_block(self, event: events.BlockStarted) -> None:
         if event.block in self._used:
-            raise self._error(f"block {event.block} has been started already")
+            raise self.error(f"block {event.block} has been started already")
         if event.choice in self._choices:
-            raise self._error(f"choice {event.choice} has stopped: block {event.block} cannot start in it")
+            raise self.error(f"choice {event.choice} has stopped: block {event.block} cannot start in it")
         if (event.kind is BlockKind.TOOL_CALL) is not (event.tool is not None):
-            raise self._error("a tool call must have a tool head, and no other block may have one")
+            raise self.error("a tool call must have a tool head, and no other block may have one")
         if len(self._used) >= BLOCKS.most:
             raise self._too_many(BLOCKS)
         self._used.add(event.block)
@@ -104,9 +102,9 @@ class EventOrderChecker:
     def _fill(self, event: Delta | events.SignatureDelta | events.Annotation | events.Logprobs) -> None:
         entry = self._open.get(event.block)
         if entry is None:
-            raise self._error(f"{type(event).__name__} for block {event.block}, which is not open")
+            raise self.error(f"{type(event).__name__} for block {event.block}, which is not open")
         if type(event) not in entry[0]:
-            raise self._error(f"{type(event).__name__} does not fit the kind of block {event.block}")
+            raise self.error(f"{type(event).__name__} does not fit the kind of block {event.block}")
 
     def _annotate(self, event: events.Annotation) -> None:
         if self._annotations >= ANNOTATIONS.most:
@@ -116,7 +114,7 @@ class EventOrderChecker:
 
     def _sign(self, event: events.SignatureDelta) -> None:
         if event.block in self._signed:
-            raise self._error(f"block {event.block} has its signature already")
+            raise self.error(f"block {event.block} has its signature already")
         self._fill(event)
         self._signed[event.block] = None
 
@@ -126,26 +124,26 @@ class EventOrderChecker:
         self._opaque += 1
 
     def _too_many(self, limit: CountLimit) -> ProtocolError:
-        return self._error(limit.message(f"more than {limit.most}", "the response"))
+        return self.error(limit.message(f"more than {limit.most}", "the response"))
 
     def _end_block(self, event: events.BlockEnded) -> None:
         if self._open.pop(event.block, None) is None:
-            raise self._error(f"block {event.block} ends but is not open")
+            raise self.error(f"block {event.block} ends but is not open")
 
     def _stop(self, event: events.Stopped) -> None:
         if event.choice in self._choices:
-            raise self._error(f"choice {event.choice} stops twice")
+            raise self.error(f"choice {event.choice} stops twice")
         if self._open:
             unfinished = [block for block, (_, choice) in self._open.items() if choice == event.choice]
             if unfinished:
-                raise self._error(f"choice {event.choice} stops with open blocks {unfinished}")
+                raise self.error(f"choice {event.choice} stops with open blocks {unfinished}")
         self._choices[event.choice] = None
 
     def _end(self, event: events.Ended) -> None:
         if self._open:
-            raise self._error(f"the response ends with open blocks {list(self._open)}")
+            raise self.error(f"the response ends with open blocks {list(self._open)}")
         if 0 not in self._choices:
-            raise self._error("the response ends but choice 0 has not stopped")
+            raise self.error("the response ends but choice 0 has not stopped")
         self._enter(event)
 
     def _fail(self, event: events.Failed) -> None:

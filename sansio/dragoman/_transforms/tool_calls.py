@@ -36,38 +36,27 @@ class _OpenToolCall(msgspec.Struct):
     empty: bool = True
 
 
-class ToolCallStage:
+class ToolCallStage(msgspec.Struct):
     """Changes the tool calls of one response back. Other events pass unchanged.
 
-    Args:
-        undo: the changes of the request's passes.
-        limits: the limits of the client's protocol for tools.
-        response_id: the response's unique id.
-        check_input: checks the input of custom tools with a grammar that the upstream could not enforce. Without it
-            such an input is recorded as unchecked.
+    _undo: the changes of the request's passes.
+    _limits: the limits of the client's protocol for tools.
+    _response_id: the response's unique id.
+    _check: checks the input of custom tools with a grammar that the upstream could not enforce. Without it such an
+        input is recorded as unchecked.
     """
 
-    __slots__ = ("_calls", "_check", "_ids", "_ledger", "_limits", "_numbers", "_response_id", "_undo")
+    _undo: Undo
+    _limits: ToolLimits
+    _response_id: str
+    _ledger: Ledger
+    _check: CheckInput | None = None
+    _ids: dict[str, None] = {}  # of this response; an empty set takes 150 bytes more
+    _numbers: dict[str, int] = {}  # the upstream's id -> the next number for a call that repeats it
+    _calls: dict[int, _OpenToolCall] = {}
 
     needs_text = False  # see `_transforms.pipeline`
     kinds = frozenset({ArgumentsDelta, BlockStarted, BlockEnded})
-
-    def __init__(
-        self,
-        undo: Undo,
-        limits: ToolLimits,
-        response_id: str,
-        ledger: Ledger,
-        check_input: CheckInput | None = None,
-    ) -> None:
-        self._check = check_input
-        self._undo = undo
-        self._limits = limits
-        self._response_id = response_id
-        self._ledger = ledger
-        self._ids: dict[str, None] = {}  # of this response; an empty set takes 150 bytes more
-        self._numbers: dict[str, int] = {}  # the upstream's id -> the next number for a call that repeats it
-        self._calls: dict[int, _OpenToolCall] = {}
 
     def send(self, event: Event) -> Sequence[Event]:
         if type(event) is ArgumentsDelta:

@@ -30,7 +30,7 @@ UPSTREAMS: dict[str, UpstreamSpec] = {
 
 def client_spec(protocol: ProtocolSpec | str) -> ProtocolSpec:
     """Return the protocol with this name; a spec is returned as it is. Raises ValueError for an unknown name."""
-    if isinstance(protocol, ProtocolSpec):
+    if not isinstance(protocol, str):
         return protocol
     spec = PROTOCOLS.get(protocol)
     if spec is None:
@@ -40,7 +40,7 @@ def client_spec(protocol: ProtocolSpec | str) -> ProtocolSpec:
 
 def upstream_spec(protocol: UpstreamSpec | str) -> UpstreamSpec:
     """Return the protocol with this name, as client_spec() does. Raises ValueError if no upstream speaks it."""
-    spec = protocol if isinstance(protocol, UpstreamSpec) else client_spec(protocol)
+    spec = client_spec(protocol)
     if not isinstance(spec, UpstreamSpec):
         raise ValueError(f"no upstream speaks {spec.name}: expected one of {', '.join(UPSTREAMS)}")
     return spec
