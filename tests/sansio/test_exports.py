@@ -162,7 +162,8 @@ def test_every_type_of_a_public_signature_is_public() -> None:
         f"{getattr(each, '__qualname__', each)}: {kind.__qualname__}"
         for value in exported()
         for each in callables(value)
-        for hint in get_type_hints(each).values()
+        for name, hint in get_type_hints(each).items()
+        if not name.startswith("_")
         for kind in types_in(hint)
         if kind.__module__.startswith("dragoman") and id(kind) not in public
     }

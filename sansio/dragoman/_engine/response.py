@@ -177,7 +177,7 @@ class ResponseTranslator(ResponseMachine):
 
     def _take(self, incoming: Iterable[Event]) -> None:
         """Pass on events until the response ends."""
-        kinds, send, first_only = self._pipeline.kinds, self._send, not self._client.choices
+        pipeline, send, first_only = self._pipeline, self._send, not self._client.choices
         for event in incoming:
             # isinstance() of a struct takes ten times as long as to look up its type.
             kind = type(event)
@@ -193,7 +193,7 @@ class ResponseTranslator(ResponseMachine):
                 and self._is_of_other_choice(event)
             ):
                 continue
-            if kind in kinds:
+            if kind in pipeline.kinds:
                 self._pass(event)
             elif kind in _ENDS:
                 self._send_end(event)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from itertools import compress
 from operator import attrgetter
 from typing import Protocol, TypeAlias
 
-from dragoman._ir.events import EVENTS, Event, ReasoningDelta, TextDelta
+from dragoman._ir.events import EVENTS, BlockStarted, Event, ReasoningDelta, TextDelta
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Media, Message, Reasoning, Request, ToolCall, ToolResult
 from dragoman._transforms.cache_key import add_cache_key
@@ -147,8 +147,10 @@ class Stage(Protocol):
         """Return the events that take the place of a legal event."""
 
 
-# Of the stages that any response may have.
-_USUAL_KINDS = SignatureStage.kinds | ToolCallStage.kinds | ReasoningCacheStage.kinds
+# Of the stages that any response may have: before the first call, which has the only arguments and the only end of a
+# block that they need, and from there on.
+_USUAL_KINDS = SignatureStage.kinds | ReasoningCacheStage.kinds
+_KINDS_WITH_CALLS = _USUAL_KINDS | ToolCallStage.kinds
 _WITHOUT_TEXTS = EVENTS - {TextDelta, ReasoningDelta}
 
 
@@ -158,7 +160,7 @@ class Pipeline:
     Attributes:
         needs_text: A stage needs TextDelta and ReasoningDelta. If none does, `calls` is the only stage that changes an
             ArgumentsDelta.
-        kinds: The types of events that a stage needs. The others need not be sent.
+        kinds: The types of events that a stage needs now. The others need not be sent.
         calls: The stage of tool calls.
         reasoning_cache: The stage that collects reasoning for the cache, or None.
     """
@@ -197,6 +199,8 @@ class Pipeline:
 
     def send(self, event: Event) -> Sequence[Event]:
         events: Sequence[Event] = (event,)
+        if self.kinds is _USUAL_KINDS and type(event) is BlockStarted and event.tool is not None:
+            self.kinds = _KINDS_WITH_CALLS
         for stage in self._stages:
             if len(events) == 1:
                 if type(events[0]) in stage.kinds:
