@@ -292,6 +292,8 @@ def note_unread(
     elif type(shape) is ByType and type(value) is dict:
         name = value.get("type")
         note_unread(value, shape.shapes.get(name) if type(name) is str else None, path, ledger, inside)
+    else:
+        assert type(shape) is not dict  # see response_shape()
 
 
 def pointer(path: str, inside: tuple[str | int, ...]) -> str:

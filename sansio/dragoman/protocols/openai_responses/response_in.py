@@ -35,7 +35,7 @@ from dragoman.protocols.openai_responses.shapes import EVENT_SHAPE, ITEM_SHAPE, 
 from dragoman.protocols.openai_responses.tables import AUTO_TIER, LOST_EVENTS, PROGRESS_EVENTS, STOP_REASONS
 from dragoman.protocols.openai_responses.usage import read_usage
 
-_RESPONSE, _ITEM = response_shape(RESPONSE_SHAPE), response_shape(ITEM_SHAPE)
+_EVENT, _ITEM, _RESPONSE = map(response_shape, (EVENT_SHAPE, ITEM_SHAPE, RESPONSE_SHAPE))
 
 _DONE = b"[DONE]"
 # So many items, the newest, are looked through for the block of a delta. Later ones are hardly ever filled in turns.
@@ -77,7 +77,7 @@ class ResponsesReader:
         handle = _HANDLERS.get(kind)
         if handle is not None:
             if not value.keys() <= _EVENT_MEMBERS:
-                note_unread(value, EVENT_SHAPE, _item_path(value), self._ledger)
+                note_unread(value, _EVENT, _item_path(value), self._ledger)
             handle(self, value, out)
         elif kind in LOST_EVENTS:
             name, detail = LOST_EVENTS[kind]
