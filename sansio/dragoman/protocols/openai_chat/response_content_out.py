@@ -149,7 +149,7 @@ def write_tool_call(head: ToolHead, text: str) -> JSONObject:
     return {"id": head.call_id, "type": head.kind.value, head.kind.value: inner}
 
 
-def write_logprobs(content: list[JSON], refusal: list[JSON]) -> JSONObject:
+def write_logprobs(content: list[JSON] | None, refusal: list[JSON] | None) -> JSONObject:
     """Return the `logprobs` of a choice for the tokens of its text and of its refusal."""
     return {"content": _complete_tokens(content) or None, "refusal": _complete_tokens(refusal) or None}
 

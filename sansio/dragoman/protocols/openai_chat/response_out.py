@@ -200,7 +200,7 @@ class ChatWriter(msgspec.Struct):
     def _logprobs(self, event: events.Logprobs) -> bytes:
         block = self._blocks[event.block]
         refused = block.start.kind is BlockKind.REFUSAL
-        logprobs = write_logprobs([] if refused else event.tokens, event.tokens if refused else [])
+        logprobs = write_logprobs(None if refused else event.tokens, event.tokens if refused else None)
         return self._frame(block.start.choice, b"{}", logprobs=encode(logprobs))
 
     def _opaque(self, event: events.Opaque) -> bytes:
@@ -293,43 +293,48 @@ def _whole_choice(
 ) -> JSONObject:
     """Return one choice with its message."""
     choice = WrittenChoice(stopped.choice, context, ledger)
-    texts: dict[BlockKind, list[str]] = {kind: [] for kind in BlockKind}
-    tokens: dict[BlockKind, list[JSON]] = {kind: [] for kind in BlockKind}
+    texts: dict[BlockKind, list[str]] = {}
+    tokens: dict[BlockKind, list[JSON]] = {}
     calls: list[JSONObject] = []
     details: list[JSONObject] = []
     opaque: JSONObject = {}
     for block in response.blocks:
         if isinstance(block, events.Compacted):
             choice.add_compaction(block.text)
-            texts[BlockKind.TEXT].append(block.text)
+            texts.setdefault(BlockKind.TEXT, []).append(block.text)
         elif block.choice != stopped.choice:
             continue
         elif isinstance(block, AssembledBlock):
             position = choice.start_block(block)
-            choice.cite(block.annotations, position, len(block.text))
+            if block.annotations:
+                choice.cite(block.annotations, position, len(block.text))
             details += choice.end_block(block.kind, len(block.text), position, block.signature)
-            tokens[block.kind] += block.logprobs
+            if block.logprobs:
+                tokens.setdefault(block.kind, []).extend(block.logprobs)
             if block.tool is not None:
                 calls.append(write_tool_call(block.tool, block.text))
             else:
-                texts[block.kind] += [block.text, *[part.text for part in block.reasoning]]
+                text = texts.setdefault(block.kind, [])
+                text.append(block.text)
+                if block.reasoning:
+                    text += [part.text for part in block.reasoning]
         elif not _is_response_member(block):
             opaque[block.kind] = _extended(opaque.get(block.kind), block.native)
-    text, refusal = "".join(texts[BlockKind.TEXT]), "".join(texts[BlockKind.REFUSAL])
+    content, refusal = "".join(texts.get(BlockKind.TEXT, ())), "".join(texts.get(BlockKind.REFUSAL, ()))
     refusal = choice.explanation(stopped) or refusal
     optional: JSONObject = {
-        "reasoning_content": PARAGRAPH_BREAK.join(filter(None, texts[BlockKind.REASONING])),
+        "reasoning_content": PARAGRAPH_BREAK.join(filter(None, texts.get(BlockKind.REASONING, ()))),
         "reasoning_details": details,
         "annotations": choice.annotations,
         "function_call": calls[0]["function"] if calls and choice.legacy else None,
         "tool_calls": None if choice.legacy else calls,
     }
-    logprobs = write_logprobs(tokens[BlockKind.TEXT], tokens[BlockKind.REFUSAL])
+    logprobs = write_logprobs(tokens.get(BlockKind.TEXT), tokens.get(BlockKind.REFUSAL)) if tokens else {}
     body: JSONObject = {
         "index": stopped.choice,
         "message": {
             "role": "assistant",
-            "content": None if not text and (calls or refusal) else text,
+            "content": None if not content and (calls or refusal) else content,
             "refusal": refusal or None,
             **{name: value for name, value in optional.items() if value},
             **opaque,

@@ -345,7 +345,7 @@ class ResponseBuilder:
         completed_at = None
         if status == "completed":
             completed_at = self._context.now if self._context.clock is None else self._context.clock()
-        return {
+        response: JSONObject = {
             "id": self.id,
             "object": "response",
             "created_at": self._context.now,
@@ -356,9 +356,11 @@ class ResponseBuilder:
             "model": self._context.model,
             "output": self.output,
             "usage": figures,
-            **({} if tool_usage is None else {"tool_usage": tool_usage}),
-            **self._fixed_fields,
         }
+        if tool_usage is not None:
+            response["tool_usage"] = tool_usage
+        response.update(self._fixed_fields)
+        return response
 
     def ended(self, stop: events.Stopped, usage: Usage, explained: bool) -> JSONObject:
         """Return the final response, and record what it cannot express.
@@ -390,21 +392,21 @@ ECHOED_MEMBERS = (*_ECHO, "prompt_cache_retention", "reasoning", "text", "tools"
 
 
 def _fixed_fields(context: ResponseContext, ledger: Ledger) -> JSONObject:
-    echo = {name: value for name, value in context.echo.items() if value is not NOT_REPEATED}
-    for name in [each for each in context.echo if each not in echo]:
+    echo = {name: value for name, value in context.echo.items() if value is not None}
+    for name in [name for name, value in echo.items() if value is NOT_REPEATED]:
+        del echo[name]
         ledger.dropped(f"/{name}", "the request's value is too large to be repeated")
     out: JSONObject = {"access_programs": None, "background": False, "store": context.stored}
     out["service_tier"] = DEFAULT_TIER
-    if echo.get("prompt_cache_retention") is not None:
+    if "prompt_cache_retention" in echo:
         out["prompt_cache_retention"] = echo["prompt_cache_retention"]
-    for name, default in _ECHO.items():
-        value = echo.get(name)
-        out[name] = default if value is None else value
-    out["reasoning"] = {"effort": None, "summary": None, **(echo.get("reasoning") or {})}
-    text: JSONObject = {"format": {"type": "text"}}
-    text.update({name: value for name, value in (echo.get("text") or {}).items() if value is not None})
-    out["text"] = text
-    out["tools"] = [_echo_tool(tool) for tool in echo.get("tools") or ()]
+    out.update(_ECHO)
+    for name in echo.keys() & _ECHO.keys():  # each has its place already
+        out[name] = echo[name]
+    out["reasoning"] = {"effort": None, "summary": None, **echo.get("reasoning", {})}
+    text = {name: value for name, value in echo.get("text", {}).items() if value is not None}
+    out["text"] = {"format": {"type": "text"}, **text}
+    out["tools"] = [_echo_tool(tool) for tool in echo.get("tools", ())]
     return out
 
 
