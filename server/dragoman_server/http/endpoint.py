@@ -98,14 +98,22 @@ class BaseEndpoint(ABC):
             request.response.watch = telemetry.watch
             if telemetry.publish_wire is not None:
                 LiveWire(telemetry.publish_wire, self.gateway.settings).listen_to(request)
-        return self.account_for(request, self._serve_or_refuse)
+        endpoint, serve = self.endpoint, self.serve
+        if endpoint is not None and endpoint.query and not endpoint.accepts(request.query):
+            serve = self._refuse_form
+        return self.account_for(request, serve)
 
     async def account_for(
         self, request: ClientRequest, serve: Callable[[ClientRequest], Awaitable[None]]
     ) -> None:
         """Serve a request, and count it once it has ended, unless it was handed over."""
         try:
-            await serve(request)
+            try:
+                await serve(request)
+            except (RemoteProtocolError, RequestRefused) as error:
+                if request.response.started:
+                    raise
+                await self._send_refusal(request, error)
         except ClientDisconnected:
             request.record.outcome = "client_left"
         except Exception:  # by itself, or in the group of the request's tasks
@@ -171,7 +179,7 @@ class BaseEndpoint(ABC):
             request.headers |= headers
         request_head = await request.off_loop(len(body), peek, body, request.model_in_path)
         model = request_head.model or default_model(self.gateway.settings) or ""
-        others = list[str]()
+        others: Sequence[str] = ()
         if request.key is not None and request.key.limits_models:
             others = await request.off_loop(len(body), other_models, body, request_head)
         await self.admit(request, model, len(body), counts=counts, others=others)
@@ -221,29 +229,22 @@ class BaseEndpoint(ABC):
         )
         return usage
 
-    def _wrong_form(self, endpoint: Endpoint) -> RemoteProtocolError:
-        """Return the error for a query that is none of those of the endpoints at this path."""
+    async def _refuse_form(self, request: ClientRequest) -> None:
+        """Refuse a query that is none of those of the endpoints at this path."""
+        endpoint = self.endpoint
+        assert endpoint is not None
         here = [each for each in self.protocol.endpoints if each.path == endpoint.path] or [endpoint]
         name = endpoint.query.partition("=")[0]
-        return invalid_parameter(name, " or ".join(each.query.partition("=")[2] for each in here))
+        raise invalid_parameter(name, " or ".join(each.query.partition("=")[2] for each in here))
 
-    async def _serve_or_refuse(self, request: ClientRequest) -> None:
-        try:
-            endpoint = self.endpoint
-            if endpoint is not None and endpoint.query and not endpoint.accepts(request.query):
-                raise self._wrong_form(endpoint)
-            await self.serve(request)
-        except (RemoteProtocolError, RequestRefused) as error:
-            if request.response.started:
-                raise
-            refusal = error.as_wire_error()
-            request.record.outcome, request.record.error = "refused", error.message
-            request.record.error_kind = refusal.kind.value
-            await self._refuse(
-                request,
-                refusal,
-                error.headers(self.protocol) if isinstance(error, ClientRefused) else (),
-            )
+    async def _send_refusal(
+        self, request: ClientRequest, error: RemoteProtocolError | RequestRefused
+    ) -> None:
+        refusal = error.as_wire_error()
+        request.record.outcome, request.record.error = "refused", error.message
+        request.record.error_kind = refusal.kind.value
+        headers = error.headers(self.protocol) if isinstance(error, ClientRefused) else ()
+        await self._refuse(request, refusal, headers)
 
     async def _refuse(
         self, request: ClientRequest, error: WireError, extra_headers: Iterable[tuple[str, str]] = ()

@@ -43,6 +43,10 @@ class BodyReader:
         has_more: receive() may return more than b"".
     """
 
+    # Of the whole body, moved by the time for which nobody has waited for it. Most come at once, and need none.
+    _deadline: float | None = None
+    _left_at = 0.0
+
     def __init__(
         self,
         receive: Receive,
@@ -56,17 +60,14 @@ class BodyReader:
             self._decoder = decoder_for(content_encoding, limit) if content_encoding else None
         except CodingError as error:
             raise RequestRefused(str(error), status=415) from None
-        digits = content_length[:_MAX_LENGTH_DIGITS] if content_length.isdecimal() else ""
-        if digits and int(digits) > limit:
+        length = int(content_length[:_MAX_LENGTH_DIGITS]) if content_length.isdecimal() else None
+        if length is not None and length > limit:
             raise _too_large(limit)
-        self.length = int(digits) if digits and self._decoder is None else None
+        self.length = length if self._decoder is None else None
         self._receive, self._limit, self._silence_s = receive, limit, silence_s
         self._receive_now = receive_now
         self._received = 0
         self.has_more = self._expects = True  # messages
-        # Of the whole body, moved by the time for which nobody has waited for it.
-        self._deadline: float | None = None
-        self._left_at = 0.0
 
     async def read_all(self) -> bytes:
         """Return the whole body."""
