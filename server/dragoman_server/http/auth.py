@@ -45,13 +45,16 @@ HELLO_PATH = "/api/hello"
 # These report only that the gateway runs. Every other path needs a key, also those that are added later.
 OPEN_PATHS = frozenset({HEALTHZ_PATH, READYZ_PATH, HELLO_PATH})
 
+_OPERATOR_PATHS = frozenset({ADMIN_PATH, METRICS_PATH, UI_PATH})
+_BELOW_OPERATOR_PATHS = (f"{ADMIN_PATH}/", f"{UI_PATH}/")
+
 # Sends an error in the form of the path's protocol: see FallbackErrors.refuse().
 Refuse = Callable[[Scope, RemoteProtocolError | RequestRefused, Send], Awaitable[None]]
 
 
 def is_admin_path(path: str) -> bool:
     """True if the operator's application serves this path. path: see path_below_mount()."""
-    return path in (ADMIN_PATH, METRICS_PATH, UI_PATH) or path.startswith((ADMIN_PATH + "/", UI_PATH + "/"))
+    return path in _OPERATOR_PATHS or path.startswith(_BELOW_OPERATOR_PATHS)
 
 
 class KeyPlaces(NamedTuple):
@@ -281,11 +284,13 @@ class KeyAuthMiddleware:
         self._refuse = refuse
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        if scope["type"] == "http" and scope["method"] == "OPTIONS":
+        if scope["type"] != "http":
+            return self._app(scope, receive, send)
+        if scope["method"] == "OPTIONS":
             # Clients and monitors test with it if the server is up. The response reveals nothing, so it needs no key.
             allowed = ", ".join(sorted({*self._allowed(scope), "OPTIONS"}))
             return send_reply(send, Reply(200, [("allow", allowed)], b""))
-        if scope["type"] == "http" and path_below_mount(scope) not in OPEN_PATHS:
+        if path_below_mount(scope) not in OPEN_PATHS:
             try:
                 if not self._needs_key and b"origin" in dict(scope["headers"]):
                     refuse_form_content_type(scope["headers"])

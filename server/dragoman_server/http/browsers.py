@@ -15,8 +15,9 @@ key, and cannot send one without a preflight.
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
+from operator import itemgetter
 
 from dragoman import RequestRefused
 from dragoman_server.settings import ServerSettings
@@ -44,7 +45,9 @@ _NAMES = frozenset({b"host", b"origin", b"sec-fetch-site", b"content-type", _PRE
 _MAX_CACHED_HOSTS = 64
 
 # As in an ASGI scope.
-_Headers = Iterable[tuple[bytes, bytes]]
+_Headers = Collection[tuple[bytes, bytes]]
+# Of a header. Each request has many.
+_NAME: Callable[[tuple[bytes, bytes]], bytes] = itemgetter(0)
 
 
 class BrowserProtection:
@@ -72,9 +75,12 @@ class BrowserProtection:
 
         scheme: of the URL. handshake: of a WebSocket, which a page may open anywhere without a preflight.
         """
+        fields = dict(headers)
         if self._keyless or self._server.allowed_hosts:
-            self._check_host([value.decode("latin-1").strip() for name, value in headers if name == b"host"])
-        if _OF_PAGES.isdisjoint(dict(headers)):
+            only = [*map(_NAME, headers)].count(b"host") == 1
+            if not only or not self._is_known_host(fields[b"host"]):
+                raise _unknown_host([_text(value) for name, value in headers if name == b"host"])
+        if _OF_PAGES.isdisjoint(fields):
             return  # a program, or a page of this gateway
         values = _relevant(headers)
         if self._keyless or handshake or _PREFLIGHT in values:
@@ -91,25 +97,25 @@ class BrowserProtection:
                         )
                     )
 
-    def _check_host(self, values: Sequence[str]) -> None:
-        if len(values) != 1 or not self._is_known_host(values[0].lower()):
-            # The name as allowed_hosts takes it: without the port.
-            host = (_host_name(values[0].lower()) if len(values) == 1 else None) or ", ".join(values)
-            raise RequestRefused(
-                f"this gateway does not serve the host {_quote(host)}: use 127.0.0.1 or localhost in the base URL, or, "
-                "if that name is right, add it to server.allowed_hosts (DRAGOMAN_ALLOWED_HOSTS, --allowed-hosts)",
-                status=421,
-                code="host_not_allowed",
-            )
-
-    def _check_host_name(self, value: str) -> bool:
-        host = _host_name(value)
+    def _check_host_name(self, value: bytes) -> bool:
+        host = _host_name(_text(value).lower())
         return host is not None and (
             is_loopback(host)
             or host == self._server.host.lower()
             or (self._accepts_addresses and _is_address(host))
             or any(matches(host, pattern) for pattern in self._server.allowed_hosts)
         )
+
+
+def _unknown_host(values: Sequence[str]) -> RequestRefused:
+    # The name as allowed_hosts takes it: without the port.
+    host = (_host_name(values[0].lower()) if len(values) == 1 else None) or ", ".join(values)
+    return RequestRefused(
+        f"this gateway does not serve the host {_quote(host)}: use 127.0.0.1 or localhost in the base URL, or, "
+        "if that name is right, add it to server.allowed_hosts (DRAGOMAN_ALLOWED_HOSTS, --allowed-hosts)",
+        status=421,
+        code="host_not_allowed",
+    )
 
 
 def refuse_other_origins(headers: _Headers, scheme: str) -> None:
@@ -156,7 +162,7 @@ def _relevant(headers: _Headers) -> dict[bytes, list[str]]:
     values: dict[bytes, list[str]] = {}
     for name, value in headers:
         if name in _NAMES:
-            values.setdefault(name, []).append(value.decode("latin-1").strip())
+            values.setdefault(name, []).append(_text(value))
     return values
 
 
@@ -172,6 +178,10 @@ def _origins(values: Mapping[bytes, Sequence[str]]) -> Sequence[str]:
 def _own_origins(values: Mapping[bytes, Sequence[str]], *schemes: str) -> list[str]:
     """Return the origins of pages that this gateway has served. schemes: of their URLs."""
     return [f"{each}://{host}" for each in schemes for host in values.get(b"host", ())]
+
+
+def _text(value: bytes) -> str:
+    return value.decode("latin-1").strip()
 
 
 def _is_address(host: str) -> bool:
