@@ -85,16 +85,16 @@ class ResponseChannel(Protocol):
 
 
 class HttpChannel:
-    """The response to an HTTP request. See ResponseChannel."""
+    """The response to an HTTP request. See ResponseChannel. write_now: see NOW."""
 
     __slots__ = ("_send", "_write_now", "broken", "meter", "started", "watch")
 
-    def __init__(self, scope: Scope, send: Send) -> None:
+    def __init__(self, send: Send, write_now: WriteNow | None) -> None:
         self.meter: Meter | None = None
         self.watch: Callable[[bytes], None] | None = None
         self.started = self.broken = False
         self._send = send
-        self._write_now: WriteNow | None = scope.get("extensions", {}).get(NOW, {}).get("write")
+        self._write_now = write_now
 
     def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> Awaitable[None]:
         self.started = True
@@ -146,7 +146,6 @@ class ClientRequest:
         time: The clock of the event loop.
         started: Its time when the request arrived.
         key: The client key that it came with, None where none is needed.
-        owner: The owner of anything stored for it: the key's name, or "" without keys.
         response: See ResponseChannel.
         admitted: Its key may send it, see BaseEndpoint.read().
         counted: It counts for its key's limits and usage.
@@ -170,16 +169,14 @@ class ClientRequest:
         self.rest_of_task: Callable[[], RestOfTask] | None = now.get("rest")
         self.record = record
         self.framing = framing
-        self.headers = _joined_headers(scope)
+        self.headers = _joined_headers(scope["headers"])
         self.model_in_path: str = scope.get("path_params", {}).get("model", "")
         self.query: str = scope.get("query_string", b"").decode("latin-1")
         self.now, self.time = int(time.time()), now.get("time") or event_loop_clock()
         self.key: ClientKey | None = scope.get(SCOPE_KEY)
-        self.owner = ""
         if self.key is not None:
-            self.owner = record.client_key = self.key.name
-            record.group = self.key.group
-        self.response: ResponseChannel = HttpChannel(scope, send)
+            record.client_key, record.group = self.key.name, self.key.group
+        self.response: ResponseChannel = HttpChannel(send, now.get("write"))
         self.admitted = False
         self.counted = False
         self.reserved: Sequence[BudgetReservation] = ()
@@ -189,6 +186,11 @@ class ClientRequest:
         self.started = self.time()
         self.handed_over = self.announced = False
         self.upload: Upload | None = None
+
+    @property
+    def owner(self) -> str:
+        """The owner of anything stored for it: the key's name, or "" without keys."""
+        return "" if self.key is None else self.key.name
 
     def release(self) -> None:
         """Let go of what the client sent, when nothing is sent upstream any more: a stream may stay open for hours."""
@@ -306,9 +308,11 @@ def unix_time() -> int:
     return int(time.time())
 
 
-def _joined_headers(scope: Scope) -> dict[str, str]:
-    joined: dict[str, str] = {}
-    for raw_name, raw_value in scope["headers"]:
-        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
-        joined[name] = f"{joined[name]}, {value}" if name in joined else value
-    return joined
+def _joined_headers(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+    joined = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
+    if len(joined) == len(headers):
+        return joined
+    values: dict[bytes, list[bytes]] = {}
+    for name, value in headers:
+        values.setdefault(name, []).append(value)
+    return {name.decode("latin-1"): b", ".join(several).decode("latin-1") for name, several in values.items()}

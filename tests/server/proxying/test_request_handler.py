@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.fakes import FakeClient, FakeUpstream, FakeUpstreams, Late, Script, Sleep, carry_out, http_scope
+from gateway.fakes import FakeClient, FakeUpstream, FakeUpstreams, Late, Script, Sleep, carry_out
 from gateway.scripted import (
     CHAT,
     GEMINI,
@@ -32,7 +32,6 @@ from dragoman_server.proxying.client_request import HttpChannel
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
-from dragoman_server.streams.byte_stream import NOW
 from dragoman_server.upstream.errors import (
     UpstreamBroken,
     UpstreamTimeout,
@@ -262,7 +261,7 @@ async def test_a_whole_response_for_a_client_that_streams(client: str) -> None:
 @one_backend
 @pytest.mark.parametrize("taken", [True, False])
 async def test_a_piece_is_measured_once_whichever_way_it_takes(taken: bool) -> None:
-    channel = HttpChannel(http_scope("/", extensions={NOW: {"write": lambda data: taken}}), checked)
+    channel = HttpChannel(checked, lambda data: taken)
     channel.meter = Meter()
     watched: list[bytes] = []
     channel.watch = watched.append
