@@ -233,6 +233,8 @@ class _Common(NamedTuple):
     translator: dragoman.RequestTranslator
     base_url: str
     scrub: Scrub
+    # With a stream and without: those in which nothing is of the request.
+    headers: dict[bool, HeaderList]
 
 
 class Planner(msgspec.Struct, eq=False, dict=True, weakref=True):
@@ -281,11 +283,13 @@ class Planner(msgspec.Struct, eq=False, dict=True, weakref=True):
 
     # A conversation stays with its account at one of the upstreams.
     _sticky: bool = False
+    _logs: bool = False
 
     def __repr__(self) -> str:
         return f"<Planner {self.id}>"  # the client's headers and body may be secret
 
     def __post_init__(self) -> None:
+        self._logs = DECISIONS.isEnabledFor(logging.DEBUG)
         if self.request_head is not None:
             self._head = self.request_head  # which costs a tenth of finding it
 
@@ -311,7 +315,7 @@ class Planner(msgspec.Struct, eq=False, dict=True, weakref=True):
             chain = self.chain = at_account(chain, self.account) or chain
         for to in chain:
             self._sticky = self._sticky or (len(to.accounts) > 1 and to.settings.sticky)
-        if DECISIONS.isEnabledFor(logging.DEBUG):
+        if self._logs:
             first, *others = chain
             fallbacks = f"; if that fails, {', then '.join([to.target for to in others])}" if others else ""
             log_decision(self.id, "route: %s -> %s (%s)%s", first.model, first.target, first.rule, fallbacks)
@@ -345,11 +349,19 @@ class Planner(msgspec.Struct, eq=False, dict=True, weakref=True):
         streams = endpoint.streams_if(self._head.stream)
         refused = self.refused_members.get(to.settings.name, to.upstream_model, self.now)
         common, translated = self._translate(to, endpoint, refused, signed_reasoning)
-        api = common.api
-        headers = self._headers(to, api, translated, refused, stream=streams)
+        needed = translated.headers
+        # Nothing of the request is in those of most translated ones.
+        varies = bool(needed) or self.client.name == to.upstream.name
+        headers = None if varies else common.headers.get(streams)
+        if headers is None:
+            headers = upstream_request_headers(
+                to.settings, to.upstream, self.client, self.headers, stream=streams, needed=needed
+            )
+            if lists := to.upstream.list_headers:
+                headers = fit_betas(headers, lists, to.settings, common.api, refused, translated.losses)
+            if not varies:
+                common.headers[streams] = headers
         path = to.upstream.path_for(to.upstream_model, stream=streams)
-        if api is not None and api.routes:
-            fill_path(MODEL_IN_PATH, to.upstream_model)  # its host puts the model into the path
         if (translated.relayed or translated.rewritten) and self.query in _RELAYED_QUERY:
             path = with_query(path, self.query)
         plan = Plan(
@@ -384,26 +396,9 @@ class Planner(msgspec.Struct, eq=False, dict=True, weakref=True):
         if self.change is not None:
             plan = self.change(plan)
         plan.losses.enforce(common.policy)  # with those that only the gateway knows
-        if DECISIONS.isEnabledFor(logging.DEBUG):
+        if self._logs:
             self._log_plan(plan)
         return plan
-
-    def _headers(
-        self,
-        to: Destination,
-        api: CloudApi | None,
-        translated: dragoman.TranslatedRequest,
-        refused: Collection[str],
-        *,
-        stream: bool,
-    ) -> HeaderList:
-        """Return the headers of the upstream request, with the betas that it has."""
-        headers = upstream_request_headers(
-            to.settings, to.upstream, self.client, self.headers, stream=stream, needed=translated.headers
-        )
-        if lists := to.upstream.list_headers:
-            headers = fit_betas(headers, lists, to.settings, api, refused, translated.losses)
-        return headers
 
     def learn_refused_member(self, plan: Plan, error: dragoman.WireError) -> bool:
         """Remember the member that the upstream has refused by its name. Return false if there is none to leave out."""
@@ -460,6 +455,8 @@ class Planner(msgspec.Struct, eq=False, dict=True, weakref=True):
     ) -> _Common:
         settings, upstream, model = to.settings, to.upstream, to.upstream_model
         signer, api = make_signer(self.settings.server.secret), cloud_api_of(settings)
+        if api is not None and api.routes:
+            fill_path(MODEL_IN_PATH, model)  # its host puts the model into the path
         capabilities = capabilities_for(self.settings, settings, model, upstream)
         listed = self.listed.get(settings.name, {}).get(model)
         if listed is not None:
@@ -483,7 +480,7 @@ class Planner(msgspec.Struct, eq=False, dict=True, weakref=True):
         )
         base_url = settings.base_url_for(upstream.name, self.upstreams)
         scrub = Scrub(self.settings.mask, settings, tuple(to.accounts))
-        return _Common(policy, api, signer, translator, base_url, scrub)
+        return _Common(policy, api, signer, translator, base_url, scrub, {})
 
 
 def with_query(path: str, query: str) -> str:
