@@ -92,9 +92,12 @@ class UsageRecorder(BackgroundTaskGroup):
             counts.errors += 1
         counts.input_tokens += record.input_tokens or 0
         counts.output_tokens += record.output_tokens or 0
-        counts.cached_tokens += record.cached_tokens or 0
-        counts.cache_write_tokens += record.cache_write_tokens or 0
-        counts.reasoning_tokens += record.reasoning_tokens or 0
+        if record.cached_tokens:
+            counts.cached_tokens += record.cached_tokens
+        if record.cache_write_tokens:
+            counts.cache_write_tokens += record.cache_write_tokens
+        if record.reasoning_tokens:
+            counts.reasoning_tokens += record.reasoning_tokens
         if record.cost_usd is not None:
             counts.cost_usd += record.cost_usd
         elif record.input_tokens or record.output_tokens:
