@@ -57,12 +57,14 @@ class AccountChain(msgspec.Struct, frozen=True):
         accounts: The accounts by id.
         records_health: There is more than one account. A single one is used whatever its state; but its limits apply.
         has_proxies: A proxy's cooldown may apply to an account.
+        by_money: The money that the accounts have left decides between them.
     """
 
     upstreams: tuple[attempts.UpstreamAccounts, ...]
     accounts: Mapping[str, PooledAccount]
     records_health: bool
     has_proxies: bool
+    by_money: bool
 
 
 class AccountPool:
@@ -102,27 +104,32 @@ class AccountPool:
 
     def attempts(self, plan: Plan) -> "RequestAttempts":
         """Return the attempts of one planned request."""
-        chain = (plan.destination, *plan.fallbacks)
-        if self.balances is not None:
-            for destination in chain:
+        destinations = (plan.destination, *plan.fallbacks)
+        names = tuple(map(_NAMES, destinations))
+        chain = self._chains.get(names)
+        if chain is None:
+            chain = self._chains[names] = self._chain(destinations)
+        if chain.by_money and self.balances is not None:
+            for destination in destinations:
                 self.balances.refresh(destination.settings)
-        return RequestAttempts(self, plan, self._chain(chain))
+        return RequestAttempts(self, plan, chain)
 
     def _chain(self, destinations: tuple[Destination, ...]) -> AccountChain:
-        names = tuple(map(_NAMES, destinations))
-        if names not in self._chains:
-            upstreams, by_id = [], {}
-            for to in destinations:
-                rules = tuple([rule for only, rule in self._rules if only in (None, to.settings.name)])
-                accounts = tuple([_pooled(account, to.settings, rules) for account in to.accounts])
-                upstreams.append(
-                    attempts.UpstreamAccounts(accounts, attempts.Selection(to.settings.selection), rules)
-                )
-                by_id.update({account.id: account for account in accounts})
-            several = len(by_id) > 1
-            has_proxies = any(account.proxy for account in by_id.values())
-            self._chains[names] = AccountChain(tuple(upstreams), by_id, several, has_proxies)
-        return self._chains[names]
+        upstreams, by_id = [], {}
+        for to in destinations:
+            rules = tuple([rule for only, rule in self._rules if only in (None, to.settings.name)])
+            accounts = tuple([_pooled(account, to.settings, rules) for account in to.accounts])
+            upstreams.append(
+                attempts.UpstreamAccounts(accounts, attempts.Selection(to.settings.selection), rules)
+            )
+            by_id.update({account.id: account for account in accounts})
+        return AccountChain(
+            tuple(upstreams),
+            by_id,
+            records_health=len(by_id) > 1,
+            has_proxies=any(account.proxy for account in by_id.values()),
+            by_money=any(each.selection is attempts.Selection.MOST_REMAINING for each in upstreams),
+        )
 
 
 class RequestAttempts:
@@ -130,6 +137,9 @@ class RequestAttempts:
 
     next() and hedge() return an attempt to make. Call failed(), ended() or cancelled() for each, and close() at the
     end.
+
+    Attributes:
+        machine: Decides.
 
     Attributes, after next() has returned None:
         error: What to report to the client: the error of an attempt, or why there was none to make.
@@ -145,7 +155,7 @@ class RequestAttempts:
         self._pool = pool
         self._plans: dict[int, Plan] = {0: plan}
         self._chain = chain
-        self._machine = attempts.Attempts(
+        self.machine = attempts.Attempts(
             chain.upstreams, max_attempts=pool.max_attempts, max_wait=pool.account_wait_s
         )
         self._attempts: list[Attempt] = []  # until their plans are released
@@ -165,7 +175,7 @@ class RequestAttempts:
         """Return what to try now, None if the client gets an error. Waits for an account where that is worth it."""
         while True:
             now = self._pool.clock()
-            step = self._machine.next(self._health(), now, self._pool.random())
+            step = self.machine.next(self._health(), now, self._pool.random())
             if isinstance(step, attempts.Offer):
                 attempt = await self._reserve(step)
                 if attempt is not None:
@@ -180,28 +190,23 @@ class RequestAttempts:
 
     async def hedge(self) -> Attempt | None:
         """Return another account to try while one has not responded yet, None if there is none."""
-        if self._machine.state is not attempts.AttemptState.TRYING:
+        if self.machine.state is not attempts.AttemptState.TRYING:
             return None
-        offer = self._machine.hedge(self._health(), self._pool.clock(), self._pool.random())
+        offer = self.machine.hedge(self._health(), self._pool.clock(), self._pool.random())
         return None if offer is None else await self._reserve(offer)
 
     def resend(self, attempt: Attempt) -> bool:
         """Count one more attempt with the same account. False: no attempt is left for it."""
-        return self._machine.resend(attempt.account.id)
-
-    @property
-    def made(self) -> int:
-        """The number of attempts that were made, resends included."""
-        return self._machine.made
+        return self.machine.resend(attempt.account.id)
 
     async def failed(self, attempt: Attempt, failure: AttemptFailure) -> ErrorAction:
         """Record that the attempt failed before anything of its response was sent. Return what that means."""
         error, account = failure.error, attempt.account
-        if self._machine.state is attempts.AttemptState.DONE:
+        if self.machine.state is attempts.AttemptState.DONE:
             action = classify(error, account.rules)
         else:
             elsewhere = attempt.plan.may_be_elsewhere
-            action = self._machine.failed(account.id, error, final=failure.final, elsewhere=elsewhere)
+            action = self.machine.failed(account.id, error, final=failure.final, elsewhere=elsewhere)
         if self._chain.records_health and action is ErrorAction.DISABLE:
             self._disabling.append(error)
         text = "attempt: %s failed: %s, so %s%s"
@@ -210,10 +215,6 @@ class RequestAttempts:
         await self._report(attempt, action, error, failure.retry_after, connecting=failure.connecting)
         await self._release(attempt, used=False)
         return action
-
-    def committed(self) -> None:
-        """Record that content of an attempt is being sent, so no other may follow."""
-        self._machine.committed()
 
     def release_plans(self) -> None:
         """Let go of what the plans send, because nothing is sent again."""
@@ -239,8 +240,8 @@ class RequestAttempts:
 
     async def cancelled(self, attempt: Attempt) -> None:
         """Record that the attempt was cancelled because another one won."""
-        if self._machine.state is not attempts.AttemptState.DONE:
-            self._machine.cancelled(attempt.account.id)
+        if self.machine.state is not attempts.AttemptState.DONE:
+            self.machine.cancelled(attempt.account.id)
         await self._release(attempt)
 
     # Between the machine and the store.
@@ -265,8 +266,8 @@ class RequestAttempts:
     async def _reserve(self, offer: attempts.Offer) -> Attempt | None:
         plan = self._plans.get(offer.upstream_index) or await self._plan(offer.upstream_index)
         if plan is None:
-            if self._machine.state is attempts.AttemptState.OFFERED:
-                self._machine.declined(math.inf)
+            if self.machine.state is attempts.AttemptState.OFFERED:
+                self.machine.declined(math.inf)
             return None
         accounts = self._chain.accounts
         conversation = plan.conversation if plan.destination.settings.sticky else None
@@ -276,15 +277,15 @@ class RequestAttempts:
         lease = f"{plan.id}-{self._reservations}"
         reservation = await self._pool.store.apply(Reserve(candidates, conversation, lease, now))
         # Another attempt may have ended the offer meanwhile.
-        if self._machine.state is not attempts.AttemptState.OFFERED:
+        if self.machine.state is not attempts.AttemptState.OFFERED:
             if isinstance(reservation, Reservation):
                 await self._pool.store.apply(Release(reservation, 0.0, now))
             return None
         if not isinstance(reservation, Reservation):
-            self._machine.declined(reservation.until)
+            self.machine.declined(reservation.until)
             return None
         account = accounts[reservation.candidate.account]
-        self._machine.accepted(account.id)
+        self.machine.accepted(account.id)
         attempt = self._open[account.id] = Attempt(plan, account, reservation, now)
         self._attempts.append(attempt)
         if DECISIONS.isEnabledFor(logging.DEBUG):
@@ -293,7 +294,7 @@ class RequestAttempts:
 
     def _log_choice(self, chosen: str, offered: tuple[str, ...]) -> None:
         """Log which account was chosen, and why no other one. offered: as in Offer."""
-        reasons = self._machine.unusable(self._health(), self._pool.clock())
+        reasons = self.machine.unusable(self._health(), self._pool.clock())
         first = offered.index(chosen) if chosen in offered else 0
         for place, id in enumerate(offered):
             reasons.setdefault(
@@ -329,7 +330,7 @@ class RequestAttempts:
             self.unsuitable = None
         if any(self.error is error for error in self._disabling):
             # The error is about an account, which is the operator's: the client gets what it means for its request.
-            others_left = self._machine.made >= self._pool.max_attempts and self.retry_at is None
+            others_left = self.machine.made >= self._pool.max_attempts and self.retry_at is None
             self.error = _TRIED_ACCOUNTS_DISABLED if others_left else _no_account_error(self.retry_at)
 
     async def _report(

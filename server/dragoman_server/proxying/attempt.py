@@ -23,10 +23,11 @@ from dragoman_server.platform.off_loop import INLINE_BYTES, off_loop
 from dragoman_server.policy.attempts import Account
 from dragoman_server.policy.error_actions import ErrorRule, refuses_signed_reasoning, retry_after
 from dragoman_server.proxying import upstream_errors
-from dragoman_server.proxying.outbox import NOW, Delivery, Recipient
-from dragoman_server.proxying.plan import Plan
+from dragoman_server.proxying.outbox import LOST, NOW, WAIT, Recipient
+from dragoman_server.proxying.plan import BodyMachine, Plan
 from dragoman_server.proxying.response_reads import UnreadBytes, is_stream, receive_and_merge
 from dragoman_server.settings import AccountSettings
+from dragoman_server.streams.byte_stream import Take
 from dragoman_server.upstream.account_request import account_request
 from dragoman_server.upstream.errors import UpstreamError, UpstreamIdleClosed
 from dragoman_server.upstream.sender import UpstreamResponseLike, UpstreamSender
@@ -263,19 +264,6 @@ class Attempt:
         streams = is_stream(response.headers, data)
         machine = self.machine = self.plan.response_machine(response.headers, upstream_streams=streams)
         unread = UnreadBytes(machine) if streams else None
-        large = b""  # a read that take() has left
-        deliver = self._recipient.deliver
-
-        def take(data: bytes) -> bool:
-            nonlocal large
-            assert unread is not None
-            unread.bytes += len(data)
-            if unread.bytes > INLINE_BYTES and unread.count_again(data) > INLINE_BYTES:
-                large = data
-                return False
-            machine.receive_data(data)
-            return machine.outcome is _OPEN and deliver(self) is NOW
-
         size, at_end = 0, False
         while data:
             size += len(data)
@@ -291,12 +279,15 @@ class Attempt:
                 return None
             if self.sent_to_client and unread is not None:
                 data = b""  # not needed while the next ones are awaited
-                await response.receive_each(take)
+                await response.receive_each(self._taker(machine, unread))
                 if _has_ended(machine):
                     break
                 if not await self._send_ready(machine):
                     return None
-            data, large = large or await response.receive(), b""
+                data, unread.left = unread.left, b""
+                if data:
+                    continue
+            data = await response.receive()
         else:
             at_end = True
             await self._translate(machine.held_bytes, machine.receive_eof)
@@ -306,6 +297,20 @@ class Attempt:
                 while await response.receive():
                     pass
         return failure
+
+    def _taker(self, machine: BodyMachine, unread: UnreadBytes) -> Take:
+        """Return what takes reads of a stream where they arrive, until one has to wait."""
+        deliver = self._recipient.deliver
+
+        def take(data: bytes) -> bool:
+            unread.bytes += len(data)
+            if unread.bytes > INLINE_BYTES and unread.count_again(data) > INLINE_BYTES:
+                unread.left = data
+                return False
+            machine.receive_data(data)
+            return machine.outcome is _OPEN and deliver(self) is NOW
+
+        return take
 
     async def _translate(
         self, size: int, function: Callable[[*Arguments], None], *arguments: *Arguments
@@ -334,10 +339,10 @@ class Attempt:
         if self.trace is not None and not self.sent_to_client:
             self.trace.first_content()
         delivery = self._recipient.deliver(self)
-        self.sent_to_client = delivery is not Delivery.LOST
-        if delivery is Delivery.WAIT:
+        self.sent_to_client = delivery is not LOST
+        if delivery is WAIT:
             await self._recipient.finish_delivery(self)
-        elif delivery is Delivery.LOST:
+        elif delivery is LOST:
             await anyio.lowlevel.checkpoint_if_cancelled()
         return self.sent_to_client
 

@@ -30,7 +30,8 @@ class Delivery(Enum):
     LOST = auto()  # another attempt was faster, or this one is cancelled: it must end
 
 
-NOW = Delivery.NOW  # for each read: CPython 3.11 takes as long to look up a member as for several calls
+# CPython 3.11 takes as long to look up a member as for several calls.
+NOW, WAIT, LOST = Delivery.NOW, Delivery.WAIT, Delivery.LOST
 
 
 class Recipient(Protocol):

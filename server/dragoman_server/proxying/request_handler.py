@@ -28,7 +28,7 @@ from dragoman_server.proxying.attempt import Attempt, AttemptFailure
 from dragoman_server.proxying.client_request import SCOPE_SENDERS, ClientRequest
 from dragoman_server.proxying.client_stream import ClientStream
 from dragoman_server.proxying.destinations import record_destination
-from dragoman_server.proxying.outbox import NOW, Delivery
+from dragoman_server.proxying.outbox import LOST, NOW, WAIT, Delivery
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.proxying.records import CLIENT_LEFT, note_failure, record_end
 from dragoman_server.wire import replies
@@ -221,7 +221,7 @@ class RequestHandler:
             sender = self._listened(to, attempt.account.id, sender)
         try:
             while True:
-                number = self._record.attempts = self._attempts.made
+                number = self._record.attempts = self._attempts.machine.made
                 started = self._time()
                 failure = await attempt.run(sender, self, self._telemetry)
                 if failure is None:
@@ -330,12 +330,12 @@ class RequestHandler:
         machine, stream = attempt.machine, self._stream
         assert machine is not None
         if attempt.ended or stream is None:
-            return Delivery.WAIT
+            return WAIT
         ready = machine.data_to_send()
         if ready and stream.outbox.put(ready):
             stream.sent_at = self._time()
             return NOW
-        return NOW if stream.outbox.has_room else Delivery.WAIT
+        return NOW if stream.outbox.has_room else WAIT
 
     def _claim(self, attempt: Attempt) -> Delivery:
         """The first attempt that has something wins; the others end.
@@ -345,16 +345,16 @@ class RequestHandler:
         scope = self._scopes.get(attempt.account.id)
         is_cancelled = self._scope.cancel_called or (scope is not None and scope.cancel_called)
         if self._winner is not None or is_cancelled:
-            return Delivery.LOST
+            return LOST
         self._winner = attempt
         self._first_content_s = self._time() - self._started_at
         self._machine, self._upstream_headers = attempt.machine, attempt.headers
         self._failed.clear()
         self._follow(attempt)
-        self._attempts.committed()
+        self._attempts.machine.committed()
         if self._scopes:
             self._cancel_others(attempt)
-        return Delivery.WAIT
+        return WAIT
 
     async def finish_delivery(self, attempt: Attempt) -> None:
         """Take the rest, and wait until there is room for more. See Recipient."""

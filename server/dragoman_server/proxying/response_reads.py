@@ -20,13 +20,15 @@ class UnreadBytes:
 
     Attributes:
         bytes: At least what the machine holds, without asking it.
+        left: A read that may complete a large event, so that it waits for a thread.
     """
 
-    __slots__ = ("_machine", "bytes")
+    __slots__ = ("_machine", "bytes", "left")
 
     def __init__(self, machine: ResponseMachine) -> None:
         self._machine = machine
         self.bytes = 0
+        self.left = b""
 
     def count_again(self, data: bytes) -> int:
         """Return what the machine holds, with the next read."""

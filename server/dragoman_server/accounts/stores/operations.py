@@ -72,10 +72,12 @@ class Reserve(Operation[Reservation | NoRoom], frozen=True):
         if health.disabled is not None:
             return NEVER
         at = health.cooldown_until if health.cooldown_until > now else 0.0
-        # The number of tokens is not known yet, so it is enough that there is no debt.
-        for rate, amount in ((candidate.requests, 1.0), (candidate.tokens, 0.0)):
-            if rate is not None:
-                at = max(at, _rate_available_at(tables, rate, amount, now))
+        if candidate.requests is not None:
+            at = max(at, _rate_available_at(tables, candidate.requests, 1.0, now))
+        if (
+            candidate.tokens is not None
+        ):  # their number is not known yet, so it is enough that there is no debt
+            at = max(at, _rate_available_at(tables, candidate.tokens, 0.0, now))
         limit = candidate.max_concurrent_requests
         if limit is not None and tables.leases(candidate.account, now) >= limit:
             at = max(at, now + LEASE_RETRY_S)
