@@ -22,11 +22,24 @@ def record_end(
     machine: ResponseMachine | None,
     first_content_s: float | None,
 ) -> None:
-    """Put the end of a request into its record. first_content_s: of the response that the client got."""
+    """Put the end of a request into its record. machine, first_content_s: of the response that the client got."""
     if plan.losses:
         record.losses = [f"{loss.code.value} {loss.path}" for loss in plan.losses]
     if machine is not None:
-        _record_response(record, machine, first_content_s)
+        first_byte_s = record.first_byte_s
+        if first_content_s is not None and first_byte_s is not None and first_content_s > first_byte_s:
+            record.first_content_s = first_content_s
+        if machine.losses:
+            record.losses += [f"{loss.code.value} answer:{loss.path}" for loss in machine.losses]
+            log_losses(record.id, "response", machine.losses)
+            if any(loss.code is LossCode.ESTIMATED for loss in machine.losses):
+                record.estimated = True
+        usage = machine.usage
+        record.input_tokens, record.output_tokens = usage.input, usage.output
+        record.cached_tokens, record.cache_write_tokens = usage.cached, usage.cache_write
+        record.cache_write_1h_tokens, record.reasoning_tokens = usage.cache_write_1h, usage.reasoning
+        if usage.input and usage.cached is not None:
+            record.cached_share = round(min(usage.cached / usage.input, 1.0), 3)
         # In this order, because the check of a class is slow.
         if plan.takes_any_bytes and isinstance(machine, RelayedBody):
             record.units = machine.units or None
@@ -36,21 +49,3 @@ def record_end(
             record.upstream_completed = True
     if record.outcome == "open":
         record.outcome = "completed" if record.error is None else "failed"
-
-
-def _record_response(record: RequestRecord, machine: ResponseMachine, first_content_s: float | None) -> None:
-    """Put what the machine has found into the record: losses and usage."""
-    first_byte_s = record.first_byte_s
-    if first_content_s is not None and first_byte_s is not None and first_content_s > first_byte_s:
-        record.first_content_s = first_content_s
-    if machine.losses:
-        record.losses += [f"{loss.code.value} answer:{loss.path}" for loss in machine.losses]
-        log_losses(record.id, "response", machine.losses)
-        if any(loss.code is LossCode.ESTIMATED for loss in machine.losses):
-            record.estimated = True
-    usage = machine.usage
-    record.input_tokens, record.output_tokens = usage.input, usage.output
-    record.cached_tokens, record.cache_write_tokens = usage.cached, usage.cache_write
-    record.cache_write_1h_tokens, record.reasoning_tokens = usage.cache_write_1h, usage.reasoning
-    if usage.input and usage.cached is not None:
-        record.cached_share = round(min(usage.cached / usage.input, 1.0), 3)
