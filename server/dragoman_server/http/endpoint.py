@@ -78,6 +78,7 @@ class BaseEndpoint(ABC):
         self.gateway = gateway
         self.protocol = protocol
         self.endpoint = endpoint
+        self._framing = SSE if endpoint is None else endpoint.framing
 
     @abstractmethod
     async def serve(self, request: ClientRequest) -> None:
@@ -89,8 +90,7 @@ class BaseEndpoint(ABC):
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         record = self.gateway.request_began(scope, self.protocol.name)
-        framing = SSE if self.endpoint is None else self.endpoint.framing
-        request = ClientRequest(scope, receive, send, record, framing)
+        request = ClientRequest(scope, receive, send, record, self._framing)
         telemetry = request.telemetry = self.gateway.telemetry.begin(
             record, scope, request.headers, request.time, self.endpoint
         )
@@ -140,8 +140,9 @@ class BaseEndpoint(ABC):
     async def _count_request(self, request: ClientRequest) -> None:
         record = request.record
         record.duration_s = request.time() - request.started
-        plan, meter = request.plan, request.response.meter
-        usage = None if plan is None or meter is None else await self._usage_of(record, plan, meter)
+        usage, meter = None, request.response.meter
+        if meter is not None and request.plan is not None:
+            usage = await self._usage_of(record, request.plan, meter)
         if request.telemetry is not None:
             request.telemetry.end()
         self.gateway.request_ended(record)
