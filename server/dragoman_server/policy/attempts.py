@@ -117,6 +117,11 @@ class Attempts:
         max_wait: seconds that may be waited in all for an account to be usable again, 0 for none.
     """
 
+    # What few requests need.
+    _give_up_at: float | None = None  # the end of max_wait, once a wait was needed
+    _last_error: WireError | None = None
+    _retryable = False  # the last error is temporary
+
     def __init__(
         self,
         upstreams: Sequence[UpstreamAccounts],
@@ -133,9 +138,6 @@ class Attempts:
         self._full: dict[tuple[int, str], float] = {}  # had no room: until when
         self._offered: Offer | None = None
         self._running: dict[str, int] = {}  # account of a running attempt -> index of its upstream
-        self._give_up_at: float | None = None  # the end of max_wait, once a wait was needed
-        self._last_error: WireError | None = None
-        self._retryable = False  # the last error is temporary
         self._final = False  # the last failure is for the client
 
     def next(self, health: Mapping[str, Health], now: float, random: float = 0.0) -> AttemptStep:

@@ -147,11 +147,14 @@ class RequestAttempts:
         retry_at: The seconds until the first account is usable again, None if none will be.
     """
 
+    # What few requests need.
+    retry_at: float | None = None
+    error: WireError | None = None
+    unsuitable: Destination | None = None
+    _unsuitable_error: WireError | None = None
+    _disabling: Sequence[WireError] = ()  # errors that disabled an account
+
     def __init__(self, pool: AccountPool, plan: Plan, chain: AccountChain) -> None:
-        self.retry_at: float | None = None
-        self.error: WireError | None = None
-        self.unsuitable: Destination | None = None
-        self._unsuitable_error: WireError | None = None
         self._pool = pool
         self._plans: dict[int, Plan] = {0: plan}
         self._chain = chain
@@ -159,16 +162,15 @@ class RequestAttempts:
             chain.upstreams, max_attempts=pool.max_attempts, max_wait=pool.account_wait_s
         )
         self._attempts: list[Attempt] = []  # until their plans are released
-        self._open: dict[str, Attempt] = {}
+        self._reserved: dict[str, Attempt] = {}  # by account, those whose reservation has to be ended
         self._reservations = 0
-        self._disabling: list[WireError] = []  # errors that disabled an account
 
     async def close(self) -> None:
         """Give back the reservations of the attempts that are open."""
         self._attempts.clear()  # they refer to what refers to this
-        if self._open:
+        if self._reserved:
             with anyio.move_on_after(_GIVE_BACK_S, shield=True):
-                for attempt in list(self._open.values()):
+                for attempt in list(self._reserved.values()):
                     await self._release(attempt, used=False)
 
     async def next(self) -> Attempt | None:
@@ -208,7 +210,7 @@ class RequestAttempts:
             elsewhere = attempt.plan.may_be_elsewhere
             action = self.machine.failed(account.id, error, final=failure.final, elsewhere=elsewhere)
         if self._chain.records_health and action is ErrorAction.DISABLE:
-            self._disabling.append(error)
+            self._disabling = (*self._disabling, error)
         text = "attempt: %s failed: %s, so %s%s"
         after = "" if failure.retry_after is None else f" after {failure.retry_after:g} s"
         log_decision(attempt.plan.id, text, account.id, error.kind.value, action.value, after)
@@ -225,9 +227,9 @@ class RequestAttempts:
 
     async def ended(self, attempt: Attempt) -> None:
         """Record that the attempt whose response was sent has ended."""
-        error = attempt.error
-        if error is not None:
-            await self._report(attempt, classify_stream_error(error), error, None)
+        machine = attempt.machine
+        if machine is not None and machine.error is not None:
+            await self._report(attempt, classify_stream_error(machine.error), machine.error, None)
         elif self._chain.records_health:
             store, proxy = self._pool.store, attempt.account.proxy
             share = remaining_share(attempt.headers, attempt.plan.destination.upstream)
@@ -236,7 +238,8 @@ class RequestAttempts:
             )
             if proxy in store.health():
                 await store.apply(Change(proxy, Health.after_success))
-        await self._release(attempt)
+        if self._reserved:
+            await self._release(attempt)
 
     async def cancelled(self, attempt: Attempt) -> None:
         """Record that the attempt was cancelled because another one won."""
@@ -248,9 +251,9 @@ class RequestAttempts:
 
     def _health(self) -> Mapping[str, Health]:
         known = self._pool.store.health()
-        shares = {} if self._pool.balances is None else self._pool.balances.shares
-        if not (shares or self._chain.has_proxies):
+        if not (self._chain.by_money or self._chain.has_proxies):
             return known
+        shares = {} if self._pool.balances is None else self._pool.balances.shares
         changed, accounts = {}, self._chain.accounts
         for id in [id for id, account in accounts.items() if account.proxy in known or id in shares]:
             health, proxy = known.get(id, INITIAL_HEALTH), accounts[id].proxy
@@ -286,8 +289,10 @@ class RequestAttempts:
             return None
         account = accounts[reservation.candidate.account]
         self.machine.accepted(account.id)
-        attempt = self._open[account.id] = Attempt(plan, account, reservation, now)
+        attempt = Attempt(plan, account, reservation, now)
         self._attempts.append(attempt)
+        if reservation.candidate.is_limited:
+            self._reserved[account.id] = attempt
         if DECISIONS.isEnabledFor(logging.DEBUG):
             self._log_choice(account.id, offer.accounts)
         return attempt
@@ -360,10 +365,10 @@ class RequestAttempts:
 
     async def _release(self, attempt: Attempt, *, used: bool = True) -> None:
         """End the reservation of an attempt, and count the tokens that it has used."""
-        if attempt.reservation.candidate.is_limited:
+        if attempt.account.id in self._reserved:
             tokens = attempt.tokens if used else 0.0
             await self._pool.store.apply(Release(attempt.reservation, tokens, self._pool.clock()))
-        self._open.pop(attempt.account.id, None)
+            self._reserved.pop(attempt.account.id, None)
 
 
 def classify_stream_error(error: WireError) -> ErrorAction:

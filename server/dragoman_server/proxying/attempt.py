@@ -32,7 +32,6 @@ from dragoman_server.upstream.account_request import account_request
 from dragoman_server.upstream.errors import UpstreamError, UpstreamIdleClosed
 from dragoman_server.upstream.sender import UpstreamResponseLike, UpstreamSender
 from dragoman_server.wire.headers import (
-    HeaderList,
     client_response_headers,
     request_id_headers,
 )
@@ -75,7 +74,7 @@ class AttemptFailure(msgspec.Struct, frozen=True):
     error: dragoman.WireError
     reported: dragoman.WireError
     cause: str
-    headers: HeaderList
+    headers: Sequence[tuple[str, str]]
     status: int | None = None
     body: bytes = b""
     upstream_status: int | None = None
@@ -125,21 +124,23 @@ class Attempt:
     _sender: UpstreamSender
     _recipient: Recipient
 
+    # What is there later, or in few attempts.
+    machine: dragoman.ResponseMachine | None = None
+    status: int | None = None
+    headers: Sequence[tuple[str, str]] = ()
+    raw_headers: Sequence[tuple[str, str]] = ()
+    _resent = False  # because an idle connection was closed
+    _renewed = False  # the token, because it was refused
+
     def __init__(self, plan: Plan, account: PooledAccount, reservation: Reservation, now: float) -> None:
         self.plan = plan
         self.account = account
         self.reservation = reservation
-        self.machine: dragoman.ResponseMachine | None = None
         self.ended = False
         self.sent_to_client = False
-        self.status: int | None = None
-        self.headers: HeaderList = []
         self.trace: AttemptTrace | None = None
         self.translating: anyio.Event | None = None
         self._now = now
-        self.raw_headers: Sequence[tuple[str, str]] = ()
-        self._resent = False  # because an idle connection was closed
-        self._renewed = False  # the token, because it was refused
 
     @property
     def error(self) -> dragoman.WireError | None:
@@ -167,7 +168,8 @@ class Attempt:
         sender: sends the request. telemetry: of the request.
         """
         self._sender, self._recipient = sender, recipient
-        self.machine, self.status, self.headers, self.raw_headers = None, None, [], ()
+        self.machine = self.status = None
+        self.headers = self.raw_headers = ()
         if telemetry is not None:
             to = self.plan.destination
             self.trace = telemetry.attempt(

@@ -158,6 +158,10 @@ class ClientRequest:
         upload: Its body, if that is sent while it arrives.
     """
 
+    # What is there later, or in few requests.
+    admitted = counted = announced = False
+    reserved: Sequence[BudgetReservation] = ()
+
     def __init__(
         self, scope: Scope, receive: Receive, send: Send, record: RequestRecord, framing: Framing = SSE
     ) -> None:
@@ -177,14 +181,11 @@ class ClientRequest:
         if self.key is not None:
             record.client_key, record.group = self.key.name, self.key.group
         self.response: ResponseChannel = HttpChannel(send, now.get("write"))
-        self.admitted = False
-        self.counted = False
-        self.reserved: Sequence[BudgetReservation] = ()
         self.plan: Plan | None = None
         self.reasoning_key = ""
         self.telemetry: RequestTelemetry | None = None
         self.started = self.time()
-        self.handed_over = self.announced = False
+        self.handed_over = False
         self.upload: Upload | None = None
 
     @property

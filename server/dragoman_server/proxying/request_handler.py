@@ -11,7 +11,7 @@ retry. Only a heartbeat that is due may come first.
 That the client leaves is noticed in `serving/connection.py`; `Attempt.run` closes the upstream's response then.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
@@ -69,6 +69,13 @@ class RequestHandler:
 
     _scope: anyio.CancelScope | RestOfTask  # of everything, from run() on
 
+    # What is there later.
+    _reply: replies.Reply | None = None  # the response, if it is a whole one
+    _first_content_s: float | None = None  # of the winner
+    _machine: ResponseMachine | None = None
+    _upstream_headers: Sequence[tuple[str, str]] = ()
+    _end_sent = False  # the whole response has been handed to the server
+
     def __init__(
         self,
         request: ClientRequest,
@@ -80,7 +87,6 @@ class RequestHandler:
         is_last: bool = False,
     ) -> None:
         self._is_last = is_last
-        self._reply: replies.Reply | None = None  # the response, if it is a whole one
         self._request, self._record = request, request.record
         self._plan = request.plan = plan
         self._gateway = gateway
@@ -95,13 +101,9 @@ class RequestHandler:
         self._time = request.time
         self._started_at = self._time()
         self._winner: Attempt | None = None  # the client gets the response of this one
-        self._first_content_s: float | None = None  # of that
         self._failed: list[tuple[Attempt, AttemptFailure]] = []
         self._scopes: dict[str, anyio.CancelScope] = {}  # of attempts side by side, by account
-        self._machine: ResponseMachine | None = None
-        self._upstream_headers: HeaderList = []
         self._started = False  # bytes of the response are out, or on their way
-        self._end_sent = False  # the whole response has been handed to the server
         self._stream: ClientStream | None = None  # that the client gets, while this runs
         self._record.model, self._record.stream = plan.context.model or None, plan.streams
         record_destination(self._record, plan.destination)
@@ -311,15 +313,15 @@ class RequestHandler:
             machine = self._machine = plan.response_machine(upstream_streams=True)
             machine.fail(error)
             await self._store_when_complete(machine)
-            await self._end(machine.data_to_send())
+            self._end_stream(machine.data_to_send())
             return
-        self._upstream_headers = [] if failure is None else failure.headers
+        self._upstream_headers = () if failure is None else failure.headers
         headers = replies.with_retry_after(self._headers(), self._attempts.retry_at)
         if failure is None or failure.status is None:
             reply = replies.error_reply(plan.client, error, plan.id, headers)
         else:
             reply = replies.encoded_error_reply(error.kind, failure.status, failure.body, headers)
-        await self._end(reply)
+        await self._send_reply(reply)
 
     # What an attempt has for the client.
 
@@ -364,7 +366,17 @@ class RequestHandler:
             if self._store_response is not None:
                 await self._store_when_complete(machine)
             await self._release_request()
-            await self._end(self._end_of(machine))
+            if self._request.reasoning_key and machine.outcome is Outcome.COMPLETED:
+                self._cache_reasoning_of(machine)
+            body = machine.data_to_send()
+            if stream is not None:
+                self._started = True
+                self._end_stream(body)
+                return
+            if self._unstored is not None and not isinstance(machine, Relay):
+                body = encode({**self._unstored, "store": False})
+            headers = [*JSON_HEADERS, *self._headers(machine.losses)]
+            await self._send_reply(replies.Reply(200, headers, body))
             return
         if ready := machine.data_to_send():
             self._started = True
@@ -386,27 +398,28 @@ class RequestHandler:
         self._request.release()
         self._plan = self._request.plan = winner.plan
 
-    async def _end(self, last: bytes | replies.Reply) -> None:
-        """Send the end of the stream, or the whole response."""
+    def _end_stream(self, last: bytes) -> None:
+        """Send the last bytes of the stream, completed or failed."""
         stream = self._stream
-        if not isinstance(last, replies.Reply):
-            assert stream is not None
-            failed = self._machine is not None and self._machine.error is not None
-            if failed and not self._plan.ends_with_errors:
-                if last:
-                    stream.outbox.put(last)
-                stream.outbox.close()  # without an end, so that the server cuts the response off
-            else:
-                stream.outbox.end(last)
-            stream.start_writer()
-            return
-        if stream is not None:
-            stream.outbox.close()
-            stream.end_sent = True
-        self._record_head(last.status)
-        self._end_sent, self._reply = True, last
+        assert stream is not None
+        failed = self._machine is not None and self._machine.error is not None
+        if failed and not self._plan.ends_with_errors:
+            if last:
+                stream.outbox.put(last)
+            stream.outbox.close()  # without an end, so that the server cuts the response off
+        else:
+            stream.outbox.end(last)
+        stream.start_writer()
+
+    async def _send_reply(self, reply: replies.Reply) -> None:
+        """Send the whole response."""
+        if self._stream is not None:
+            self._stream.outbox.close()
+            self._stream.end_sent = True
+        self._record_head(reply.status)
+        self._end_sent, self._reply = True, reply
         if self._sends:
-            await self._request.respond(last)
+            await self._request.respond(reply)
 
     def _follow(self, attempt: Attempt) -> None:
         """Make this the attempt that the request's plan and log line are about."""
@@ -445,18 +458,6 @@ class RequestHandler:
         """True if the response failed so early that it can be a plain HTTP error."""
         committed = self._plan.streams and machine.committed
         return machine.error is not None and not self._started and not committed
-
-    def _end_of(self, machine: ResponseMachine) -> bytes | replies.Reply:
-        """Return the last bytes of the stream, completed or failed, or the whole response."""
-        if self._request.reasoning_key and machine.outcome is Outcome.COMPLETED:
-            self._cache_reasoning_of(machine)
-        body = machine.data_to_send()
-        if self._plan.streams:
-            self._started = True
-            return body
-        if self._unstored is not None and not isinstance(machine, Relay):
-            body = encode({**self._unstored, "store": False})
-        return replies.Reply(200, [*JSON_HEADERS, *self._headers(machine.losses)], body)
 
     def _cache_reasoning_of(self, machine: ResponseMachine) -> None:
         """Cache it before the client has the whole response, because its next request may come immediately.
