@@ -127,11 +127,8 @@ class HTTPStream:
                     await self._writer.send_data(self._stream_id, b"", is_last=True)
                 await self._writer.close_stream(self._stream_id)
         elif message["type"] == "http.response.start" and self._status is None:
-            status, headers = int(message["status"]), message.get("headers")
-            names, values = zip(*headers, strict=True) if headers else ((), ())
-            # Some applications have blanks around values.
-            headers = [*zip(map(bytes.strip, names), map(bytes.strip, values), strict=True)]
-            await self._writer.send_head(self._stream_id, status, headers)
+            status = int(message["status"])
+            await self._writer.send_head(self._stream_id, status, message.get("headers", ()))
             self._status = status
         elif message["type"] == "http.response.body" and self._status is not None and not self._ended:
             has_body = self._method != "HEAD" and self._status not in WITHOUT_BODY

@@ -108,6 +108,8 @@ def interim_response(status: int, headers: Headers) -> bytes:
 
 def _plain(headers: Headers) -> PlainHeaders:
     plain = plain_headers(headers, _OURS)
+    if plain is None:  # some applications have blanks around values
+        plain = plain_headers([(name.strip(), value.strip()) for name, value in headers], _OURS)
     if plain is None:
         raise ResponseError("its headers cannot be written as HTTP/1.1")
     return plain

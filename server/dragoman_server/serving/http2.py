@@ -275,7 +275,9 @@ class HTTP2:
 
     async def send_head(self, stream_id: int, status: int, headers: Headers) -> None:
         if (stream := self._streams.get(stream_id)) is not None:  # else reset, or the connection has ended
-            await self._send_headers(stream, [(b":status", b"%d" % status), *headers, date_header()])
+            # Some applications have blanks around values.
+            fields = [(name.strip(), value.strip()) for name, value in headers]
+            await self._send_headers(stream, [(b":status", b"%d" % status), *fields, date_header()])
 
     async def send_data(self, stream_id: int, data: bytes, *, is_last: bool = False) -> None:
         if data and (stream := self._streams.get(stream_id)) is not None:

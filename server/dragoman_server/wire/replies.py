@@ -24,6 +24,7 @@ _NOT_RETRYABLE_KINDS = frozenset(
 )
 _NOT_RETRYABLE_STATUSES = frozenset({401, 403})
 _SHOULD_RETRY = "x-should-retry"
+_FOR_BROWSERS = encode_headers(BROWSER_HEADERS)
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -35,7 +36,7 @@ class Reply(msgspec.Struct, frozen=True):
 
     def encoded_headers(self) -> list[tuple[bytes, bytes]]:
         """Return all headers for ASGI, with the length of the body, so that it is not chunked."""
-        return encode_headers([*self.headers, *BROWSER_HEADERS, ("content-length", str(len(self.body)))])
+        return [*encode_headers(self.headers), *_FOR_BROWSERS, (b"content-length", b"%d" % len(self.body))]
 
 
 async def send_reply(send: Send, reply: Reply, *, message: str = "http.response") -> None:
