@@ -4,11 +4,11 @@ A lease is the right to one connection; it is taken before connecting and releas
 plain function, so cleanup needs no await, and no cancellation can interrupt it. Leases and idle connections together
 never exceed the limit: an idle connection to another origin is closed for a new one.
 
-Connections that have been idle for too long are dropped before a lease is taken, and by the task that runs
-close_expired(); one that the server has closed when it is next considered for reuse.
+Connections that have been idle for too long are dropped by the task that runs close_expired(); they, and one that the
+server has closed, at the latest when they are next considered for reuse.
 """
 
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -41,33 +41,29 @@ class Origin(NamedTuple):
     port: int
 
 
-class _Idle(msgspec.Struct, frozen=True):
-    origin: Origin
+class _Idle(NamedTuple):
+    of_origin: list[ByteStream]
     expires_at: float
 
 
 class ConnectionLease:
     """One slot of the pool, and the connection in it, if there is one yet. It ends with release()."""
 
-    __slots__ = ("_drops", "_origin", "_pool", "released", "stream")
+    __slots__ = ("_idle", "_origin", "_pool", "released", "stream")
 
     def __init__(self, pool: "ConnectionPool", origin: Origin) -> None:
         self._pool = pool
         self._origin = origin
-        self._drops = pool.drops[origin]
+        self._idle = pool._idle_of[origin]
         self.released = False
         self.stream: ByteStream | None = None
 
     def reuse(self) -> ByteStream | None:
         """Return the youngest usable idle connection to the origin, if there is one."""
-        pool = self._pool
-        if pool._idle:
-            pool._drop_expired(pool.time())
-        streams = pool._idle_of.get(self._origin)
+        pool, streams = self._pool, self._idle
         while streams:
             stream = streams.pop()
-            del pool._idle[stream]
-            if stream.is_reusable():
+            if pool._idle.pop(stream).expires_at > pool.time() and stream.is_reusable():
                 self.stream = stream
                 return stream
             stream.abort()
@@ -82,15 +78,15 @@ class ConnectionLease:
         self.released = True
         pool, stream, self.stream = self._pool, self.stream, None
         if stream is not None:
-            if keep and not pool._closed and self._drops == pool.drops[self._origin]:
-                pool._idle[stream] = _Idle(self._origin, pool.time() + pool._limits.idle_s)
-                pool._idle_of[self._origin].append(stream)
+            # The list is another one after drop_idle().
+            if keep and not pool._closed and pool._idle_of.get(self._origin) is self._idle:
+                pool._idle[stream] = _Idle(self._idle, pool.time() + pool._limits.idle_s)
+                self._idle.append(stream)
                 pool._idle_changes.note()
+                if len(pool._idle) > pool._limits.idle_connections:
+                    pool._drop_oldest()
             else:
                 stream.abort()
-        if len(pool._idle) > pool._limits.idle_connections:
-            pool._drop_oldest()
-        pool.busy -= 1
         pool._slots.release()
 
 
@@ -102,13 +98,14 @@ class ConnectionPool:
         self._slots = anyio.Semaphore(limits.connections, fast_acquire=True)
         # All idle connections, and each origin's; the oldest first.
         self._idle: OrderedDict[ByteStream, _Idle] = OrderedDict()
-        self._idle_of: defaultdict[Origin, deque[ByteStream]] = defaultdict(deque)
-        # How often drop_idle() was called for an origin.
-        self.drops: defaultdict[Origin, int] = defaultdict(int)
+        self._idle_of: defaultdict[Origin, list[ByteStream]] = defaultdict(list)
         self._idle_changes = Changes()
         self._closed = False
         self.time = event_loop_clock()
-        self.busy = 0
+
+    @property
+    def busy(self) -> int:
+        return self._limits.connections - self._slots.value
 
     @property
     def idle(self) -> int:
@@ -123,7 +120,6 @@ class ConnectionPool:
         except anyio.WouldBlock:
             with anyio.fail_after(timeout):
                 await self._slots.acquire()
-        self.busy += 1
         return ConnectionLease(self, origin)
 
     async def close_expired(self) -> None:
@@ -133,7 +129,9 @@ class ConnectionPool:
                 await self._idle_changes.wait()
             oldest = next(iter(self._idle.values()))
             await anyio.sleep(max(0.0, oldest.expires_at - self.time()))
-            self._drop_expired(self.time())
+            now = self.time()
+            while self._idle and next(iter(self._idle.values())).expires_at <= now:
+                self._drop_oldest()
 
     def close(self) -> None:
         """Close idle connections now, and busy ones when their leases end."""
@@ -143,8 +141,9 @@ class ConnectionPool:
 
     def drop_idle(self, origin: Origin) -> None:
         """Close all idle connections to the origin now, and those in use when their leases end."""
-        self.drops[origin] += 1
-        for stream in self._idle_of.pop(origin, ()):
+        streams = self._idle_of.pop(origin, [])
+        while streams:
+            stream = streams.pop()
             del self._idle[stream]
             stream.abort()
 
@@ -153,10 +152,6 @@ class ConnectionPool:
         for origin in [origin for origin in self._idle_of if origin not in origins]:
             self.drop_idle(origin)
 
-    def _drop_expired(self, now: float) -> None:
-        while self._idle and next(iter(self._idle.values())).expires_at <= now:
-            self._drop_oldest()
-
     def _drop_oldest(self) -> None:
-        _, oldest = self._idle.popitem(last=False)
-        self._idle_of[oldest.origin].popleft().abort()
+        _, (of_origin, _) = self._idle.popitem(last=False)
+        of_origin.pop(0).abort()
