@@ -9,7 +9,6 @@ connection pool, which ends without waiting when the last body byte has been rea
 fails, cancellation included.
 """
 
-import math
 import os
 import socket
 import ssl
@@ -271,7 +270,13 @@ class Http1Transport:
             race_s = 0.0 if stream is None else _RACE_S
             if stream is None:
                 stream = lease.stream = await self._connect(request)
-            head = await _send_and_read_head(request, stream, self.pool.time, race_s=race_s)
+            exchange = Http1Exchange(request.method)
+            head, write_error = await _send(request, stream, exchange)
+            is_in_step = head is None and write_error is None
+            if head is None:
+                head = await _read_head(request, exchange, stream, self.pool.time, write_error, race_s)
+            if not is_in_step:
+                head = msgspec.structs.replace(head, keep_alive=False)
             body = ResponseBody(head, stream, lease, timeouts.read_s, url.where)
             return head.status, head.headers, body
         except BaseException as error:
@@ -303,15 +308,11 @@ class Http1Transport:
         return self._tls
 
 
-async def _send_and_read_head(
-    request: Http1Request, stream: ByteStream, time: Callable[[], float], *, race_s: float
-) -> ResponseHead:
-    """Send the request and read the head. time: the event loop's.
-
-    Raises UpstreamIdleClosed if the connection ends before the first byte of it, less than race_s after the writing.
-    """
+async def _send(
+    request: Http1Request, stream: ByteStream, exchange: Http1Exchange
+) -> tuple[ResponseHead | None, str | None]:
+    """Send the request. Return the head of the response if that has come meanwhile, and why sending has failed."""
     where, timeout = request.url.where, request.timeouts.write_s
-    exchange = Http1Exchange(request.method)
     early, head, content = None, request.head, request.content
     write_error: str | None = None  # as text: the traceback of an exception refers to this frame
     try:
@@ -335,10 +336,7 @@ async def _send_and_read_head(
     except OSError as error:
         # A server may refuse a request without reading all of it: there may be a response.
         write_error = _reason(error)
-    response = None if early is None else early.head
-    is_in_step = write_error is None and response is None
-    response = response or await _read_head(request, exchange, stream, time, write_error, race_s)
-    return response if is_in_step else msgspec.structs.replace(response, keep_alive=False)
+    return None if early is None else early.head, write_error
 
 
 class _EarlyResponse:
@@ -404,16 +402,19 @@ async def _read_head(
     write_error: str | None,
     race_s: float,
 ) -> ResponseHead:
-    """Read the head, within one deadline for all of it, so that single bytes do not extend the wait."""
-    where, timeout, written = request.url.where, request.timeouts.read_s, time()
-    deadline, left = math.inf if timeout is None else written + timeout, timeout
-    interim = exchange.interim_responses
+    """Read the head, within one deadline for all of it, so that single bytes do not extend the wait.
+
+    time: the event loop's. Raises UpstreamIdleClosed if the connection ends before the first byte, less than race_s
+    after the request was written.
+    """
+    where, left = request.url.where, request.timeouts.read_s
+    since = written = time()
     while True:
-        read_error: str | None = None
+        read_error, interim = None, exchange.interim_responses
         try:
             data = await stream.receive(left)
         except TimeoutError:
-            late = f"{where} sent no response head within {timeout} s"
+            late = f"{where} sent no response head within {request.timeouts.read_s} s"
             raise errors.UpstreamTimeout(late, errors.UpstreamTimeoutPhase.READ) from None
         except OSError as error:
             data, read_error = b"", _reason(error)
@@ -427,11 +428,10 @@ async def _read_head(
             raise errors.UpstreamBroken(f"{where}: {error}") from None
         if head is not None:
             return head
-        if timeout is not None and exchange.interim_responses > interim:
-            interim = exchange.interim_responses
-            deadline = time() + timeout
-        if timeout is not None:
-            left = max(0.0, deadline - time())
+        if exchange.interim_responses > interim:
+            since = time()
+        if request.timeouts.read_s is not None:
+            left = max(0.0, since + request.timeouts.read_s - time())
 
 
 def _ended(
