@@ -11,6 +11,7 @@ A head that breaks the grammar raises RemoteProtocolError (400), one that is val
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import repeat
 
 import msgspec
 
@@ -29,7 +30,6 @@ _MAX_LINE_BYTES = MAX_TARGET_BYTES + 64
 
 _REQUEST_LINE = re.compile(rb"(%b) ([!-~]+) HTTP/([0-9])\.([0-9])" % TOKEN)
 _FIELDS = re.compile(rb"(?:%b\n)*\r\n" % FIELD_LINE)
-_FIELD = re.compile(rb"([^:\r\n]+):([^\r]*)")  # of what the other accepts
 _HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
 # Request lines that are kept, because clients send a few, again and again.
 _KEPT_LINES = 128
@@ -98,7 +98,8 @@ def read_head(head: bytes) -> tuple[RequestHead, dict[bytes, bytes]]:
         raise _too_large()
     if lines.count(b"\n") > MAX_FIELDS + 1:
         raise _too_many()
-    headers = [(name.lower(), value.strip(b"\t ")) for name, value in _FIELD.findall(lines)]
+    parts = map(bytes.partition, lines.split(b"\r\n")[:-2], repeat(b":"))
+    headers = [(name.lower(), value.strip(b"\t ")) for name, _, value in parts]
     fields = dict(headers)
     if len(fields) < len(headers):
         if sum(name == b"host" for name, _ in headers) > 1:

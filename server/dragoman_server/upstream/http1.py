@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -36,7 +37,6 @@ MAX_INTERIM = 16
 _REQUEST_LINE = re.compile(rb"%b [!-~]+ HTTP/1\.1" % TOKEN)
 # Heads that are read without h11. The pattern accepts less than h11's: no control characters.
 _RESPONSE = re.compile(rb"HTTP/1\.1 ([2-5][0-9][0-9])(?: [\t -~\x80-\xff]*)?\r\n((?:%b\n)*)\r\n" % FIELD_LINE)
-_FIELD = re.compile(r"([^:\r\n]+):([^\r]*)")  # of its lines
 _MAX_LENGTH_DIGITS = 20  # as in h11
 # These belong to one connection, so they are written here, and the caller's are left out
 # -- https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1. accept-encoding is what the gateway can decode.
@@ -197,8 +197,9 @@ def _read_plain(method: str, data: bytes) -> ResponseHead | None:
     match = _RESPONSE.match(data)
     if match is None:
         return None
-    lines = _FIELD.findall(match[2].decode("latin-1"))
-    headers = [(name.lower(), value.strip("\t ")) for name, value in lines]
+    lines = match[2].decode("latin-1").split("\r\n")[:-1]
+    fields = map(str.partition, lines, repeat(":"))
+    headers = [(name.lower(), value.strip("\t ")) for name, _, value in fields]
     named = dict(headers)
     if len(named) < len(headers):
         names = [name for name, _ in headers]
