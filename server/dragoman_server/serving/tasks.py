@@ -204,41 +204,50 @@ class AppTasks:
         self._ended = True
         self._changes.note()
 
-    async def _run(self, work: _Work, handle: "list[TaskHandle[None]]") -> None:
-        task = handle[0]
-        while True:
-            running: Awaitable[None] | None = None
-            app, scope, events, send = work
-            del work
-            self._requests.add(task)
-            events.task = task
-            try:
-                running = app(scope, events.get, send)
-                scope = None  # an application may need it no more, and a stream be open for hours
-                await running
-            except ClientLeft:
-                pass
-            except Exception:
-                # One line, as for any other request with an internal error; the client gets a 500 if the response has
-                # not begun.
-                _log.exception("the application failed")
-            except anyio.get_cancelled_exc_class():
-                # Not raised again, see return_if_cancelled().
-                with anyio.move_on_after(_LAST_S, shield=True):
-                    await send(None)
-                return
-            finally:
-                events.close()
-                self._requests.discard(task)
+    async def _run(self, work: _Work | None, handle: "list[TaskHandle[None]]") -> None:
+        while work is not None:
+            running, work = _run_app(self._requests, handle[0], *work), None  # nothing of it stays
+            if not await running:
+                break
+            if not self._waits:
+                self._waits = True
+                while self._next is None and not self._ended:
+                    await self._changes.wait()
+                self._waits = False
+                work, self._next = self._next, None
+
+
+async def _run_app(
+    requests: "set[Request]",
+    task: "TaskHandle[None]",
+    app: ASGIApp,
+    scope: Any,
+    events: AppEvents,
+    send: AppSend,
+) -> bool:
+    """Run the application, and send None when it has ended. Return false if the task is cancelled.
+
+    requests: it is there meanwhile.
+    """
+    requests.add(task)
+    events.task = task
+    try:
+        running = app(scope, events.get, send)
+        del scope  # an application may need it no more, and a stream be open for hours
+        await running
+    except ClientLeft:
+        pass
+    except Exception:
+        # One line, as for any other request with an internal error; the client gets a 500 if the response has not
+        # begun.
+        _log.exception("the application failed")
+    except anyio.get_cancelled_exc_class():
+        # Not raised again, see return_if_cancelled().
+        with anyio.move_on_after(_LAST_S, shield=True):
             await send(None)
-            if self._waits or (events.rest is not None and events.rest.cancel_called):
-                return
-            running = scope = None
-            del events, send  # nothing of it stays
-            self._waits = True
-            while self._next is None and not self._ended:
-                await self._changes.wait()
-            self._waits = False
-            if self._next is None:
-                return
-            work, self._next = self._next, None
+        return False
+    finally:
+        events.close()
+        requests.discard(task)
+    await send(None)
+    return events.rest is None or not events.rest.cancel_called

@@ -80,7 +80,7 @@ class RequestURL(NamedTuple):
         return cls(url, origin, url.raw_path, url.netloc, f"{url.scheme}://{url.netloc.decode('ascii')}")
 
 
-class Http1Request(msgspec.Struct, frozen=True):
+class Http1Request(NamedTuple):
     """A request. head: from request_head()."""
 
     method: str
