@@ -73,11 +73,12 @@ class LengthBody(BodyDecoder):
         self.complete = length == 0
 
     def receive_data(self, data: bytes) -> bytes:
-        if len(data) > self._remaining:
-            self.unused += data[self._remaining :]
-            data = data[: self._remaining]
-        self._remaining -= len(data)
-        self.complete = self._remaining == 0
+        left = self._remaining - len(data)
+        if left < 0:
+            self.unused += data[left:]
+            data, left = data[:left], 0
+        self._remaining = left
+        self.complete = left == 0
         return data
 
     def receive_eof(self) -> None:

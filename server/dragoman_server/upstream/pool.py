@@ -41,7 +41,7 @@ class Origin(NamedTuple):
     port: int
 
 
-class _Idle(NamedTuple):
+class _Idle(msgspec.Struct, frozen=True):
     of_origin: list[ByteStream]
     expires_at: float
 
@@ -153,5 +153,5 @@ class ConnectionPool:
             self.drop_idle(origin)
 
     def _drop_oldest(self) -> None:
-        _, (of_origin, _) = self._idle.popitem(last=False)
-        of_origin.pop(0).abort()
+        _, oldest = self._idle.popitem(last=False)
+        oldest.of_origin.pop(0).abort()

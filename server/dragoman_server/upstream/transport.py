@@ -80,7 +80,7 @@ class RequestURL(NamedTuple):
         return cls(url, origin, url.raw_path, url.netloc, f"{url.scheme}://{url.netloc.decode('ascii')}")
 
 
-class Http1Request(NamedTuple):
+class Http1Request(msgspec.Struct, frozen=True):
     """A request. head: from request_head()."""
 
     method: str
