@@ -318,12 +318,13 @@ class Connection:
         except OSError:
             self._break()
             return True
+        if rest is None:
+            return True
         if rest is data:
             return False
-        if rest is not None:
-            self._rest = rest
-            if sends_rest:
-                self.tasks.start_soon(self.write, b"")
+        self._rest = rest
+        if sends_rest:
+            self.tasks.start_soon(self.write, b"")
         return True
 
     async def write(self, data: bytes) -> None:
