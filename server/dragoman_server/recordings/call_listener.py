@@ -1,6 +1,6 @@
 """Listen to what upstreams get and send, for whoever records or shows it."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
 
@@ -88,12 +88,12 @@ class _Response:
         self._listener.received(data)
         return data
 
-    async def receive_each(self, take: Take) -> None:
+    def receive_each(self, take: Take) -> Awaitable[None]:
         def listen_and_take(data: bytes) -> bool:
             self._listener.received(data)
             return take(data)
 
-        await self._response.receive_each(listen_and_take)
+        return self._response.receive_each(listen_and_take)
 
     async def read_all(self, limit: int) -> bytes:
         data = await self._response.read_all(limit)

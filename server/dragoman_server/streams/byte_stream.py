@@ -6,7 +6,7 @@ protocol callbacks, `trio_stream` the readiness of the socket. `connect` opens s
 streams of clients.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
 # Passes a piece of a response's body to the client's connection and returns true, if that is possible without waiting.
@@ -43,10 +43,10 @@ class ByteStream(Protocol):
     async def receive(self, timeout: float | None) -> bytes:
         """Return what has arrived, waiting until something has; b"" if the peer has closed."""
 
-    async def receive_each(self, take: Take, timeout: float | None) -> None:
+    def receive_each(self, take: Take, timeout: float | None) -> Awaitable[None]:
         """Pass the bytes of each read to `take`, as they arrive, until it returns false or the peer has closed.
 
-        That costs less than a call of receive() for each: `take` is called where the bytes arrive, which may be a
+        Await what it returns immediately. That costs less than a call of receive() for each: `take` is called where the bytes arrive, which may be a
         callback of the event loop. `timeout` limits each wait. What `take` raises is raised.
         """
 

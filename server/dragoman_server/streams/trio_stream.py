@@ -8,7 +8,7 @@ import contextlib
 import math
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar, cast
 
 import trio
@@ -27,45 +27,28 @@ READ_SIZE = 64 * 1024
 Result = TypeVar("Result")
 
 
-class _Taking(TrioFuture):
-    """A call of receive_each() that waits until its sockets are read no more."""
+class _Reader(TrioFuture):
+    """A call of receive_each()."""
 
-    __slots__ = ("_error", "descriptor", "is_reading", "readers", "take", "timeout")
+    __slots__ = ("_stream",)
 
-    def __init__(
-        self, take: Take, timeout: float | None, readers: TrioReaders | None, descriptor: int
-    ) -> None:
+    def __init__(self, stream: "TrioStream") -> None:
         super().__init__()
-        self.take, self.timeout = take, timeout
-        self.readers, self.descriptor = readers, descriptor
-        self._error: BaseException | None = None
-        self.is_reading = True
+        self._stream = stream
 
-    def stop(self) -> None:
-        """Read no more, before the socket may be closed: another one gets its descriptor then."""
-        if self.is_reading and self.readers is not None:
-            self.readers.remove(self.descriptor)
-        self.is_reading = False
-
-    def end(self, error: BaseException | None) -> None:
-        self.stop()
-        if not self.done():
-            self._error = error
-            self.set_result(None)
-
-    def raise_error(self) -> None:
-        error, self._error = self._error, None
-        try:
-            if error is not None:
-                raise error
-        finally:
-            del error  # a reference cycle: its traceback has this frame
+    def cancelled(self, raise_cancel: object) -> trio.lowlevel.Abort:
+        self._stream._stop_reading()
+        super().cancelled(raise_cancel)
+        return trio.lowlevel.Abort.SUCCEEDED
 
 
 class TrioStream:
     """See `ByteStream`. It owns a connected socket that does not block."""
 
-    __slots__ = ("_call_at", "_deadline", "_is_late", "_socket", "_taking", "_time", "_timer", "_timer_at")
+    __slots__ = (
+        *("_call_at", "_deadline", "_is_late", "_reader", "_readers", "_socket"),
+        *("_take", "_take_timeout", "_time", "_timer", "_timer_at"),
+    )
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
@@ -74,7 +57,10 @@ class TrioStream:
         self._timer: Timer | None = None  # which checks it
         self._timer_at = math.inf
         self._is_late = False
-        self._taking: _Taking | None = None
+        self._reader: _Reader | None = None  # the task in receive_each()
+        self._readers: TrioReaders | None = None  # what reads for it
+        self._take: Take = bool  # which stands for none: nothing of a call stays
+        self._take_timeout: float | None = None
 
     @staticmethod
     async def open(
@@ -102,47 +88,67 @@ class TrioStream:
         finally:
             self._deadline = math.inf
 
-    async def receive_each(self, take: Take, timeout: float | None) -> None:
+    def receive_each(self, take: Take, timeout: float | None) -> Awaitable[None]:
         self._check_open()
-        if self._taking is not None:
+        if self._reader is not None:
             raise RuntimeError("another task is reading this stream")
         self._wait_within(timeout)
-        self._taking = taking = _Taking(take, timeout, readers_of_loop(), self._socket.fileno())
+        self._take, self._take_timeout = take, timeout
+        self._reader, self._readers = reader, readers = _Reader(self), readers_of_loop()
+        if readers is None:
+            return self._read_alone(reader)
+        readers.add(self._socket.fileno(), self._read_now)
+        return reader
+
+    async def _read_alone(self, reader: _Reader) -> None:
         try:
-            if taking.readers is None:
-                while not taking.done():
-                    with contextlib.suppress(trio.ClosedResourceError):  # it has ended
-                        await trio.lowlevel.wait_readable(self._socket)
-                    self._read_now()
-            else:
-                taking.readers.add(taking.descriptor, self._read_now)
-                await taking
-            taking.raise_error()
+            while not reader.done():
+                with contextlib.suppress(trio.ClosedResourceError):  # it has ended
+                    await trio.lowlevel.wait_readable(self._socket)
+                self._read_now()
         finally:
-            taking.stop()
-            self._taking, self._deadline = None, math.inf
+            self._stop_reading()
+        await reader
 
     def _read_now(self) -> None:
         """Read what has arrived for receive_each()."""
-        taking = self._taking
-        if taking is None or taking.done():  # it is cancelled
+        if self._reader is None:  # it has ended
             return
         try:
             data = self._socket.recv(READ_SIZE)
         except BlockingIOError:  # a spurious wake-up
             return
         except OSError as error:
-            taking.end(error)
+            self._end_reading(error)
             return
-        if taking.timeout is not None:
-            self._deadline = self._time() + taking.timeout  # the timer moves by itself
+        if self._take_timeout is not None:
+            self._deadline = self._time() + self._take_timeout  # the timer moves by itself
         try:
-            if data and taking.take(data):
+            if data and self._take(data):
                 return
         except BaseException as error:
-            taking.end(error)
+            self._end_reading(error)
         else:
-            taking.end(None)
+            self._end_reading(None)
+
+    def _end_reading(self, error: BaseException | None) -> None:
+        """Wake the task in receive_each(), if there is one."""
+        reader = self._stop_reading()
+        if reader is None or reader.done():
+            return
+        if error is None:
+            reader.set_result(None)
+        else:
+            reader.set_exception(error)
+
+    def _stop_reading(self) -> _Reader | None:
+        """Read no more, before the socket may be closed: another one gets its descriptor then."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            self._take, self._deadline = bool, math.inf
+            if self._readers is not None:
+                self._readers.remove(self._socket.fileno())
+        return reader
 
     def _wait_within(self, timeout: float | None) -> None:
         """Set the deadline of a wait that begins now."""
@@ -166,8 +172,7 @@ class TrioStream:
                 self._set_timer()
         elif self._socket.fileno() >= 0:
             self._is_late = True
-            if self._taking is not None:
-                self._taking.end(self._why_woken())
+            self._end_reading(self._why_woken())
             trio.lowlevel.notify_closing(self._socket)  # which wakes all that wait for it
 
     def _why_woken(self) -> OSError:
@@ -233,9 +238,9 @@ class TrioStream:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._taking is not None:
+        if self._reader is not None:
             self._is_late = False
-            self._taking.end(self._why_woken())
+            self._end_reading(self._why_woken())
         if self._socket.fileno() >= 0:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
@@ -277,7 +282,10 @@ class _TrioTlsStream(TrioStream):
             except ssl.SSLEOFError:  # most servers close the socket without close_notify
                 return b""
 
-    async def receive_each(self, take: Take, timeout: float | None) -> None:
+    def receive_each(self, take: Take, timeout: float | None) -> Awaitable[None]:
+        return self._receive_each(take, timeout)
+
+    async def _receive_each(self, take: Take, timeout: float | None) -> None:
         while (data := await self.receive(timeout)) and take(data):
             pass
 

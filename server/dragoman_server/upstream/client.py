@@ -128,14 +128,15 @@ class UpstreamResponse:
             return self._receive_events(self._frames)
         return self._body.receive() if self._decoder is None else self._receive_decoded(self._decoder)
 
-    async def receive_each(self, take: Take) -> None:
+    def receive_each(self, take: Take) -> Awaitable[None]:
         """Pass the body bytes of each read to `take`, as they arrive, until it returns false. See ByteStream.
 
         Whenever it returns, call receive() next: it goes on, or reports the end or an error. Raises what that raises.
         Nothing is passed of a body that is decoded, or through a proxy.
         """
         if self._decoder is None and self._frames is None:
-            await self._body.receive_each(take)
+            return self._body.receive_each(take)
+        return anyio.lowlevel.checkpoint_if_cancelled()
 
     async def _receive_events(self, frames: FrameDecoder) -> bytes:
         decoder = self._decoder

@@ -55,6 +55,10 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(trio_stream, "readers_of_loop", lambda: None)
 
 
+async def receive_each(stream: TrioStream, take: Callable[[bytes], bool]) -> None:
+    await stream.receive_each(take, None)
+
+
 def takes(taken: list[bytes], more: Callable[[], bool] = lambda: True) -> Callable[[bytes], bool]:
     def take(data: bytes) -> bool:
         taken.append(data)
@@ -67,7 +71,7 @@ def takes(taken: list[bytes], more: Callable[[], bool] = lambda: True) -> Callab
 async def test_bytes_are_taken_as_they_come(pair: Pair, nursery: trio.Nursery) -> None:
     stream, peer = pair
     taken: list[bytes] = []
-    nursery.start_soon(stream.receive_each, takes(taken, lambda: taken[-1] != b"last"), None)
+    nursery.start_soon(receive_each, stream, takes(taken, lambda: taken[-1] != b"last"))
     for data in (b"a", b"b", b"last", b"for receive()"):
         await trio.testing.wait_all_tasks_blocked(0.01)
         peer.send(data)
@@ -84,7 +88,7 @@ async def test_a_reader_that_is_cancelled_takes_nothing(pair: Pair) -> None:
     stream, peer = pair
     taken: list[bytes] = []
     async with trio.open_nursery() as tasks:
-        tasks.start_soon(stream.receive_each, takes(taken), None)
+        tasks.start_soon(receive_each, stream, takes(taken))
         await trio.testing.wait_all_tasks_blocked()
         peer.send(b"x")
         tasks.cancel_scope.cancel()
@@ -96,7 +100,7 @@ async def test_a_reader_that_is_cancelled_takes_nothing(pair: Pair) -> None:
 async def test_a_reader_that_is_cancelled_is_forgotten_before_its_socket_is_closed(pair: Pair) -> None:
     stream, _ = pair
     async with trio.open_nursery() as tasks:
-        tasks.start_soon(stream.receive_each, takes([]), None)
+        tasks.start_soon(receive_each, stream, takes([]))
         await trio.testing.wait_all_tasks_blocked()
         tasks.cancel_scope.cancel()
         stream.abort()  # before the task knows

@@ -91,8 +91,12 @@ async def test_no_byte_that_arrives_with_the_cancel_is_passed_on() -> None:
     with theirs:
         ours.setblocking(False)
         stream = await open_byte_stream(ours)
+
+        async def receive() -> None:
+            await stream.receive_each(take, None)
+
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(stream.receive_each, take, None)
+            tasks.start_soon(receive)
             await anyio.wait_all_tasks_blocked()
             theirs.send(b"before")
             with anyio.fail_after(TIMEOUT_S):
