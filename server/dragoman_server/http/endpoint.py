@@ -81,8 +81,8 @@ class BaseEndpoint(ABC):
         self._framing = SSE if endpoint is None else endpoint.framing
 
     @abstractmethod
-    async def serve(self, request: ClientRequest) -> None:
-        """Respond to one request.
+    async def serve(self, request: ClientRequest) -> Awaitable[object] | None:
+        """Respond to one request, or return what does, to be awaited without the frame of this one.
 
         A RemoteProtocolError or RequestRefused that is raised before anything is sent becomes an error response in the
         client's form.
@@ -104,12 +104,14 @@ class BaseEndpoint(ABC):
         return self.account_for(request, serve)
 
     async def account_for(
-        self, request: ClientRequest, serve: Callable[[ClientRequest], Awaitable[None]]
+        self, request: ClientRequest, serve: Callable[[ClientRequest], Awaitable[Awaitable[object] | None]]
     ) -> None:
-        """Serve a request, and count it once it has ended, unless it was handed over."""
+        """Serve a request, and count it once it has ended, unless it was handed over. serve: see serve()."""
         try:
             try:
-                await serve(request)
+                rest = await serve(request)
+                if rest is not None:
+                    await rest
             except (RemoteProtocolError, RequestRefused) as error:
                 if request.response.started:
                     raise
@@ -392,9 +394,8 @@ class ProtocolEndpoint(BaseEndpoint):
     def __init__(self, gateway: Gateway, protocol: ProtocolSpec, endpoint: Endpoint) -> None:
         super().__init__(gateway, protocol, endpoint)
 
-    async def serve(self, request: ClientRequest) -> None:
-        # Without a name for the body, which would keep it until the response has ended.
-        await self.carry_out(request, await self.plan(request, *await self.read(request)), is_last=True)
+    async def serve(self, request: ClientRequest) -> Awaitable[object] | None:
+        return self.carry_out(request, await self.plan(request, *await self.read(request)), is_last=True)
 
 
 def post_route(path: str, endpoint: BaseEndpoint, operation: ApiOperation) -> Route:

@@ -113,7 +113,7 @@ class InputItems(msgspec.Struct):
 class ResponsesEndpoint(ProtocolEndpoint):
     """POST /v1/responses, also over a WebSocket: create a response, and store it unless `store` is false."""
 
-    async def serve(self, request: ClientRequest) -> None:
+    async def serve(self, request: ClientRequest) -> Awaitable[object] | None:
         turn: Turn | None = request.scope.get(SCOPE_TURN)
         generates = turn is None or turn.generates
         body, request_head = await self.read(request, counts=generates)
@@ -124,10 +124,12 @@ class ResponsesEndpoint(ProtocolEndpoint):
             responding = await self._begin(request, body, request_head, options, turn)
         else:
             responding = self.carry_out(request, await self.plan(request, body, request_head), is_last=True)
+        if turn is None:
+            return responding
         del body, request_head  # a stream may stay open for hours
         await responding
-        if turn is not None:
-            turn.completed = request.record.outcome == "completed"
+        turn.completed = request.record.outcome == "completed"
+        return None
 
     async def _begin(
         self,

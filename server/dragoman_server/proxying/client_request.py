@@ -196,6 +196,7 @@ class ClientRequest:
     def release(self) -> None:
         """Let go of what the client sent, when nothing is sent upstream any more: a stream may stay open for hours."""
         self.scope, self.headers = {}, {}
+        self.receive_now = self.rest_of_task = None
 
     def hand_over(self, response: ResponseChannel, receive: Receive) -> "ClientRequest":
         """Return the request as it goes on with another channel. What is left has this client, and is not counted."""
@@ -237,28 +238,30 @@ class ClientRequest:
                 refused = error  # outside of the group of watch(), which would wrap it
 
         with anyio.CancelScope() as scope:
-            await self.watch(finish, scope.cancel)
+            try:
+                await self.watch(finish, scope.cancel)
+            finally:
+                self.unwatch()
         if refused is not None:
             raise refused
         if not results:
             raise ClientDisconnected
         return results[0]
 
-    async def watch(self, work: Callable[[], Awaitable[None]], left: Callable[[], None]) -> None:
-        """Await what `work` returns, and call `left` if the client leaves meanwhile, without waiting for it.
+    def watch(self, work: Callable[[], Awaitable[None]], left: Callable[[], None]) -> Awaitable[None]:
+        """Return what awaits what `work` returns. `left` is called if the client leaves before unwatch() is.
 
         A client that has left already costs no work, if `left` cancels it.
         """
         on_disconnect = self.on_disconnect
         if on_disconnect is None or self.upload is not None:
-            await self._watch_in_task(work, left)
-            return
-        if on_disconnect(left):
-            await anyio.lowlevel.checkpoint()
-        try:
-            await work()
-        finally:
-            on_disconnect(None)
+            return self._watch_in_task(work, left)
+        return _at_next_turn(work) if on_disconnect(left) else work()
+
+    def unwatch(self) -> None:
+        """Call nothing any more if the client leaves."""
+        if self.on_disconnect is not None:
+            self.on_disconnect(None)
 
     async def _watch_in_task(self, work: Callable[[], Awaitable[None]], left: Callable[[], None]) -> None:
         """Do what watch() does with a task, which reads the body that is sent while it arrives."""
@@ -275,17 +278,13 @@ class ClientRequest:
 
         if on_disconnect is not None and on_disconnect(left):
             await anyio.lowlevel.checkpoint()
-        try:
-            async with anyio.create_task_group() as tasks:
-                watching = tasks.start_soon(return_if_cancelled, watcher)
-                # In trio tasks that become ready together run in any order.
-                for _ in range(2):
-                    await anyio.lowlevel.checkpoint()
-                await work()
-                watching.cancel()
-        finally:
-            if on_disconnect is not None:
-                on_disconnect(None)
+        async with anyio.create_task_group() as tasks:
+            watching = tasks.start_soon(return_if_cancelled, watcher)
+            # In trio tasks that become ready together run in any order.
+            for _ in range(2):
+                await anyio.lowlevel.checkpoint()
+            await work()
+            watching.cancel()
 
     async def respond(self, reply: Reply) -> None:
         """Send a whole response."""
@@ -302,6 +301,11 @@ class ClientRequest:
         await self.respond(
             Reply(200, [*JSON_HEADERS, *request_id_headers(record.id), *(headers or ())], encode(value))
         )
+
+
+async def _at_next_turn(work: Callable[[], Awaitable[None]]) -> None:
+    await anyio.lowlevel.checkpoint()
+    await work()
 
 
 def unix_time() -> int:

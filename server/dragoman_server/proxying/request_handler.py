@@ -123,11 +123,15 @@ class RequestHandler:
                 try:
                     await self._request.watch(self._read_upstream, self._client_has_left)
                 finally:
+                    self._request.unwatch()
                     self._stream.stop()
         else:
             rest_of_task = self._request.rest_of_task if self._is_last else None
             with anyio.CancelScope() if rest_of_task is None else rest_of_task() as self._scope:
-                await self._request.watch(self._read_upstream, self._client_has_left)
+                try:
+                    await self._request.watch(self._read_upstream, self._client_has_left)
+                finally:
+                    self._request.unwatch()
         left = self._record.outcome == "client_left"
         if left and self._machine is not None:
             self._machine.fail(CLIENT_LEFT)  # if a thread has used it till now

@@ -46,8 +46,9 @@ class ByteStream(Protocol):
     def receive_each(self, take: Take, timeout: float | None) -> Awaitable[None]:
         """Pass the bytes of each read to `take`, as they arrive, until it returns false or the peer has closed.
 
-        Await what it returns immediately. That costs less than a call of receive() for each: `take` is called where the bytes arrive, which may be a
-        callback of the event loop. `timeout` limits each wait. What `take` raises is raised.
+        Await what it returns immediately. That costs less than a call of receive() for each: `take` is called where the
+        bytes arrive, which may be a callback of the event loop. `timeout` limits each wait. What `take` raises is
+        raised.
         """
 
     async def peer_ended(self) -> None:
