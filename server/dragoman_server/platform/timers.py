@@ -3,9 +3,11 @@
 A cancel scope with a deadline takes a KiB on asyncio and 30 us on trio, and a task that waits in it four KiB more.
 """
 
+from asyncio import AbstractEventLoop
 from collections.abc import Callable
-from contextvars import Context, copy_context
-from functools import partial
+from contextlib import suppress
+from contextvars import Context
+from functools import lru_cache, partial
 from typing import Protocol, TypeAlias
 
 from dragoman_server.platform.changes import loop_of_task
@@ -26,19 +28,22 @@ def event_loop_timers() -> CallAt:
     """Return how to call functions later in the event loop of the running task."""
     loop = loop_of_task()
     if loop is not None:
-        return partial(loop.call_at, context=_context())
+        return _timers_of(loop)
     # Not at the top, because asyncio does not need trio's import.
     from dragoman_server.platform.trio_timers import timers_of_loop
 
     return timers_of_loop().call_at
 
 
-def _context() -> Context:
-    """Return a context in which anyio knows that it is on asyncio: a timer has no task to ask for that."""
-    context = copy_context()
-    try:
+@lru_cache(maxsize=1)  # because each open stream would have one
+def _timers_of(loop: AbstractEventLoop) -> CallAt:
+    """Return how to call functions in a context in which anyio knows that it is on asyncio.
+
+    A timer has no task to ask for that.
+    """
+    context = Context()
+    with suppress(ImportError):  # then anyio knows it anyway
         import sniffio
-    except ImportError:  # then anyio knows it anyway
-        return context
-    context.run(sniffio.current_async_library_cvar.set, "asyncio")
-    return context
+
+        context.run(sniffio.current_async_library_cvar.set, "asyncio")
+    return partial(loop.call_at, context=context)

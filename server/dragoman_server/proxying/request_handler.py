@@ -191,6 +191,8 @@ class RequestHandler:
             None if winner is None else winner.status, () if winner is None else winner.raw_headers
         )
         self._record_head(status)
+        if winner is not None:
+            winner.raw_headers = ()  # a stream may stay open for hours
         return status, encode_headers([*headers, *self._headers()])
 
     # The attempts.

@@ -205,49 +205,38 @@ class AppTasks:
         self._changes.note()
 
     async def _run(self, work: _Work | None, handle: "list[TaskHandle[None]]") -> None:
+        """Run applications, and send None when one has ended, until the task is cancelled. The task is its request."""
+        [task] = handle
         while work is not None:
-            running, work = _run_app(self._requests, handle[0], *work), None  # nothing of it stays
-            if not await running:
-                break
+            app, scope, events, send = work
+            work = running = None
+            self._requests.add(task)
+            events.task = task
+            try:
+                running = app(scope, events.get, send)
+                del scope  # an application may need it no more, and a stream be open for hours
+                await running
+            except ClientLeft:
+                pass
+            except Exception:
+                # One line, as for any other request with an internal error; the client gets a 500 if the response has
+                # not begun.
+                _log.exception("the application failed")
+            except anyio.get_cancelled_exc_class():
+                # Not raised again, see return_if_cancelled().
+                with anyio.move_on_after(_LAST_S, shield=True):
+                    await send(None)
+                return
+            finally:
+                events.close()
+                self._requests.discard(task)
+            await send(None)
+            if events.rest is not None and events.rest.cancel_called:
+                return
             if not self._waits:
                 self._waits = True
+                del running, app, events, send
                 while self._next is None and not self._ended:
                     await self._changes.wait()
                 self._waits = False
                 work, self._next = self._next, None
-
-
-async def _run_app(
-    requests: "set[Request]",
-    task: "TaskHandle[None]",
-    app: ASGIApp,
-    scope: Any,
-    events: AppEvents,
-    send: AppSend,
-) -> bool:
-    """Run the application, and send None when it has ended. Return false if the task is cancelled.
-
-    requests: it is there meanwhile.
-    """
-    requests.add(task)
-    events.task = task
-    try:
-        running = app(scope, events.get, send)
-        del scope  # an application may need it no more, and a stream be open for hours
-        await running
-    except ClientLeft:
-        pass
-    except Exception:
-        # One line, as for any other request with an internal error; the client gets a 500 if the response has not
-        # begun.
-        _log.exception("the application failed")
-    except anyio.get_cancelled_exc_class():
-        # Not raised again, see return_if_cancelled().
-        with anyio.move_on_after(_LAST_S, shield=True):
-            await send(None)
-        return False
-    finally:
-        events.close()
-        requests.discard(task)
-    await send(None)
-    return events.rest is None or not events.rest.cancel_called

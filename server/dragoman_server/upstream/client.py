@@ -63,7 +63,8 @@ class UpstreamResponse:
     Attributes:
         headers: Pairs with lower-case names, in the order of arrival. A compressed body is decoded, so content-encoding
             and content-length, which describe the compressed form, are removed. A stream in the framing of the call
-            becomes server-sent events, and content-type says that.
+            becomes server-sent events, and content-type says that. None once receive_each() was called, because some
+            servers send thirty, and a stream may stay open for hours.
     """
 
     __slots__ = (
@@ -134,6 +135,7 @@ class UpstreamResponse:
         Whenever it returns, call receive() next: it goes on, or reports the end or an error. Raises what that raises.
         Nothing is passed of a body that is decoded, or through a proxy.
         """
+        self.headers = []
         if self._decoder is None and self._frames is None:
             return self._body.receive_each(take)
         return anyio.lowlevel.checkpoint_if_cancelled()
