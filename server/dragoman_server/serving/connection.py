@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message
 from dragoman_server.platform.cancellation import return_if_cancelled
 from dragoman_server.platform.changes import Flag, Lock
 from dragoman_server.platform.clock import event_loop_clock
+from dragoman_server.platform.turns import Turns
 from dragoman_server.serving.http1 import HTTP1
 from dragoman_server.serving.tasks import AppEvents, AppTasks, Request
 from dragoman_server.settings import ServerSettings
@@ -64,6 +65,7 @@ class WorkerContext:
         settings, tls: For connections that are accepted from now on; tls is None for plain TCP.
         state: The state of the application's lifespan.
         requests: All requests, which a stop cancels.
+        turns: In which requests begin.
         terminated: The worker takes no new requests.
         time: The clock of the event loop.
         connections: All connections.
@@ -76,6 +78,7 @@ class WorkerContext:
     state: dict[str, Any]
     tls: ssl.SSLContext | None = None
     requests: set[Request] = field(default_factory=set)
+    turns: Turns = field(default_factory=Turns)
     terminated: Flag = field(default_factory=Flag)
     time: Callable[[], float] = field(default_factory=event_loop_clock)
     connections: "dict[Connection, None]" = field(default_factory=dict)
@@ -133,7 +136,7 @@ class Connection:
         self.set_idle(True)
         try:
             async with anyio.create_task_group() as self.tasks:
-                self.apps = AppTasks(self.tasks, self.worker.requests)
+                self.apps = AppTasks(self.tasks, self.worker.requests, self.worker.turns)
                 if self._stream.alpn_protocol() == "h2":
                     self._protocol = self._http2()
                 elif self.tls or not self.settings.http2:

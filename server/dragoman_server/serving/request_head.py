@@ -119,10 +119,10 @@ def read_head(head: bytes) -> tuple[RequestHead, dict[bytes, bytes]]:
         # "A server that receives an Expect field value containing a member other than 100-continue MAY respond with a
         # 417" -- RFC 9110, 10.1.1
         raise _refused(417, "the only supported expectation is 100-continue")
-    if not target.startswith(b"/") and (parts := split_absolute_form(target)) is not None:
+    if not target.startswith(b"/") and (absolute := split_absolute_form(target)) is not None:
         # "the origin server MUST ignore the received Host header field (if any) and instead replace it with the host
         # information of the request-target" -- RFC 9112, 3.2.2
-        authority, target = parts
+        authority, target = absolute
         _check_host(authority)
         headers = [(b"host", authority), *(field for field in headers if field[0] != b"host")]
     return RequestHead(headers, version, method, target), fields

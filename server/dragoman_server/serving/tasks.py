@@ -12,7 +12,8 @@ from anyio import TaskHandle
 from starlette.types import ASGIApp, Message
 
 from dragoman_server.platform.cancellation import RestOfTask
-from dragoman_server.platform.changes import Changes
+from dragoman_server.platform.changes import Changes, Flag
+from dragoman_server.platform.turns import Turns
 
 _log = logging.getLogger("dragoman.http")
 
@@ -166,8 +167,8 @@ _LAST_S = 1.0
 # An open request, which a stop cancels.
 Request: TypeAlias = anyio.CancelScope | TaskHandle[None]
 
-# What serves a request, its ASGI scope, what it receives, and what takes what it sends.
-_Work: TypeAlias = tuple[ASGIApp, Any, AppEvents, AppSend]
+# What serves a request, its ASGI scope, what it receives, what takes what it sends, and its turn.
+_Work: TypeAlias = tuple[ASGIApp, Any, AppEvents, AppSend, Flag | None]
 
 
 class AppTasks:
@@ -178,20 +179,22 @@ class AppTasks:
     Args:
         tasks: of the connection.
         requests: where all requests are.
+        turns: in which they begin.
     """
 
-    __slots__ = ("_changes", "_ended", "_next", "_requests", "_tasks", "_waits")
+    __slots__ = ("_changes", "_ended", "_next", "_requests", "_tasks", "_turns", "_waits")
 
-    def __init__(self, tasks: anyio.abc.TaskGroup, requests: "set[Request]") -> None:
+    def __init__(self, tasks: anyio.abc.TaskGroup, requests: "set[Request]", turns: Turns) -> None:
         self._tasks = tasks
         self._requests = requests
+        self._turns = turns
         self._waits = self._ended = False
         self._next: _Work | None = None
         self._changes = Changes()
 
     def start(self, app: ASGIApp, scope: Any, events: AppEvents, send: AppSend) -> None:
-        """Run an application for a request."""
-        work = (app, scope, events, send)
+        """Run an application for a request, in its turn."""
+        work = (app, scope, events, send, self._turns.enter())
         if self._waits and self._next is None:
             self._next = work
             self._changes.note()
@@ -208,11 +211,16 @@ class AppTasks:
         """Run applications, and send None when one has ended, until the task is cancelled. The task is its request."""
         [task] = handle
         while work is not None:
-            app, scope, events, send = work
+            app, scope, events, send, turn = work
             work = running = None
             self._requests.add(task)
             events.task = task
             try:
+                try:
+                    if turn is not None:
+                        await self._turns.wait(turn)
+                finally:
+                    self._turns.begin(turn)
                 running = app(scope, events.get, send)
                 del scope  # an application may need it no more, and a stream be open for hours
                 await running
