@@ -8,10 +8,12 @@ are for the upstream's own name alone, and only where the base URL is the provid
 cost the same: another server with the same model has other prices, and a local one has none.
 """
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +59,18 @@ def names_of(model: str | None, upstream: str | None, upstream_model: str | None
     return [name for name in (model, full_name, upstream_model) if name]
 
 
+@lru_cache
 def packaged_prices(base_url: str) -> PatternTable[Price] | None:
     """Return the package's prices of the server at this URL, None if it has none."""
-    return next((found for url, found in _packaged().items() if _is_at(base_url, url)), None)
+    found = _tables(base_url)
+    for cloud in found.get("clouds", ()):
+        return _table(_tables(cloud["prices_of"])["providers"], cloud.get("names", _NAMES))
+    return _table(found["providers"], _NAMES) if found else None
 
 
 def price_source(base_url: str) -> tuple[str, str] | None:
     """Return source and newest date of the package's prices of the server at this URL, None if it has none."""
-    tables = [each for tables in _file().values() for each in tables if _is_at(base_url, each["base_url"])]
+    tables = chain.from_iterable(_tables(base_url).values())
     newest = max(tables, key=lambda each: each["date"], default=None)
     return None if newest is None else (newest["source"], str(newest["date"]))
 
@@ -77,26 +83,20 @@ def _is_at(base_url: str, pattern: str) -> bool:
 
 
 @cache
-def _file() -> dict[str, list[dict[str, Any]]]:
-    """Return the tables of prices.toml: providers, and clouds that have their prices."""
-    return tomllib.loads(_FILE.read_text(encoding="utf-8"))
+def _file() -> list[tuple[str, str]]:
+    """Return the tables of prices.toml, each with its base URL: to parse all of them takes 4 ms, at each start."""
+    _, *tables = re.split(r"(?m)^(?=\[\[)", _FILE.read_text(encoding="utf-8"))
+    return [(table.split('"', 2)[1], table) for table in tables]
 
 
-@cache
-def _packaged() -> Mapping[str, PatternTable[Price]]:
-    """Return the prices by base URL."""
-    rows: dict[str, list[Price]] = {}
-    for provider in _file()["providers"]:
-        rows.setdefault(provider["base_url"], []).extend(Price(**each) for each in provider["prices"])
-    tables = {url: _table(prices, _NAMES) for url, prices in rows.items()}
-    for cloud in _file()["clouds"]:
-        tables[cloud["base_url"]] = _table(rows[cloud["prices_of"]], cloud.get("names", _NAMES))
-    return tables
+def _tables(base_url: str) -> dict[str, list[dict[str, Any]]]:
+    """Return those of the server at this URL: of its provider, or of clouds that have the prices of one."""
+    return tomllib.loads("".join(table for url, table in _file() if _is_at(base_url, url)))
 
 
-def _table(prices: Iterable[Price], names: Iterable[str]) -> PatternTable[Price]:
+def _table(providers: Iterable[Mapping[str, Any]], names: Iterable[str]) -> PatternTable[Price]:
     """Return the prices by the names of their models. names: patterns with {model}."""
-    models = _in_tiers(prices)
+    models = _in_tiers([Price(**each) for provider in providers for each in provider["prices"]])
     return PatternTable([(name.format(model=model), price) for model, price in models for name in names])
 
 

@@ -161,6 +161,8 @@ def test_the_prices_of_the_package_are_for_the_hosts_of_the_providers() -> None:
 
 def test_the_file_of_prices() -> None:
     file = tomllib.loads((Path(prices.__file__).with_name("prices.toml")).read_text())
+    tables = [*file["providers"], *file["clouds"]]
+    assert [url for url, _ in prices._file()] == [each["base_url"] for each in tables]
     seen = set()
     for cloud in file["clouds"]:
         assert cloud["source"].startswith("https://")
