@@ -190,15 +190,14 @@ class HTTP1:
 
     def _parse_now(self) -> _Wait | None:
         """Parse what has arrived. Return what to await before more can be parsed, None if there is nothing more."""
-        waiting = None
-        if self._reading is _HEAD:
-            waiting = self._read_head()
-        if waiting is None and self._reading is _BODY:
+        waiting = self._read_head() if self._reading is _HEAD else None
+        if self._reading is _BODY and waiting is None:
             waiting = self._read_body()
-        if self._reading is _FRAMES and self._buffer and self._stream is not None:
+        if self._reading is _AHEAD:
+            if len(self._buffer) > READ_AHEAD_BYTES:
+                self._stop_reading()
+        elif self._reading is _FRAMES and self._buffer and self._stream is not None:
             return self._read_frames
-        if self._reading is _AHEAD and len(self._buffer) > READ_AHEAD_BYTES:
-            self._stop_reading()
         return waiting
 
     def _read_head(self) -> _Wait | None:
@@ -232,20 +231,21 @@ class HTTP1:
         if b"upgrade" in fields and is_handshake(request.method, version, fields):
             handshake = read_upgrade(request.headers)
         self._response = Http1Response(version, request.method, fields.get(b"connection", b""))
-        # request_head has refused every other framing (RFC 9112, 6.3).
-        is_chunked = b"transfer-encoding" in fields
-        length = int(fields.get(b"content-length", 0))
-        self._body = ChunkedBody(padded=False) if is_chunked else LengthBody(length)
-        self._reading = _BODY if handshake is None else _FRAMES
-        self.invites_body = b"expect" in fields and version >= "1.1"
         transport.set_idle(False)
-        app = transport.worker.app
         if handshake is not None:
-            self._stream = WebSocket(handshake, app, transport, self, _STREAM_ID)
+            self._reading = _FRAMES
+            self._stream = WebSocket(handshake, transport.worker.app, transport, self, _STREAM_ID)
             self._stream.begin(request)
             return
+        self._reading = _BODY
+        # request_head has refused every other framing (RFC 9112, 6.3).
+        if b"transfer-encoding" in fields:
+            self._body = ChunkedBody(padded=False)
+        else:
+            self._body = LengthBody(int(fields.get(b"content-length", 0)))
+        self.invites_body = b"expect" in fields and version >= "1.1"
         events = transport.request_events = AppEvents(self.invite_body if self.invites_body else None)
-        self._stream = HTTPStream(app, transport, self, _STREAM_ID, events)
+        self._stream = HTTPStream(transport.worker.app, transport, self, _STREAM_ID, events)
         self._stream.begin(request, self.write_now)
 
     async def _read_frames(self) -> None:

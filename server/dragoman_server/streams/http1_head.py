@@ -12,8 +12,8 @@ TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 FIELD_LINE = TOKEN + rb":[\t -~\x80-\xff]*\r"
 # The characters of a name, in lower case. To delete them from all names of a head takes less than a pattern.
 _NAME_CHARACTERS = b"!#$%&'*+.^_`|~-0123456789abcdefghijklmnopqrstuvwxyz"
-# h11 writes values without these, without an LF, and without a blank at either end.
-_NOT_IN_VALUES = b"\0\r\f\v"
+# h11 writes values without these, and without a blank at either end.
+_NOT_IN_VALUES = b"\0\n\r\f\v"
 
 
 class PlainHeaders(msgspec.Struct, frozen=True):
@@ -34,11 +34,10 @@ def plain_headers(headers: Headers, unusual: frozenset[bytes]) -> PlainHeaders |
     """Return the headers as they are written, None if h11 has to do that. unusual: names that it reads or moves."""
     of_names, values = zip(*headers, strict=True) if headers else ((), ())
     written = _written_names(of_names, unusual)
-    joined = b"\n".join(values)
+    joined = b"".join(values)
     if (
         written is None
         or len(joined.translate(None, _NOT_IN_VALUES)) != len(joined)
-        or joined.count(b"\n") != max(0, len(values) - 1)
         or tuple(map(bytes.strip, values)) != values
     ):
         return None

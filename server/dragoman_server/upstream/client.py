@@ -83,8 +83,8 @@ class UpstreamResponse:
         self._decoder: ContentDecoder | None = None
         self._frames: FrameDecoder | None = None
         self._body: ResponseBody | Httpx2Body
-        self.status = 0
-        self.headers: list[tuple[str, str]] = []
+        self.status: int
+        self.headers: list[tuple[str, str]]
 
     def __repr__(self) -> str:
         return f"<UpstreamResponse {self.status} from {self._where}>"
@@ -95,16 +95,15 @@ class UpstreamResponse:
             proxy = _env_proxy(self._request.url.parsed, of_environment)
         transport = self._client._transport_for(proxy, self._where)
         self.status, headers, self._body = await transport.send(self._request)
-        fields = dict(headers)
-        try:
-            if "content-encoding" in fields:
-                coding = ",".join([value for name, value in headers if name == "content-encoding"])
+        if "content-encoding" in dict(headers):
+            coding = ",".join([value for name, value in headers if name == "content-encoding"])
+            try:
                 self._decoder = decoder_for(coding, ratio=_MAX_RATIO)
-        except CodingError as error:
-            await self.__aexit__()
-            raise errors.UpstreamBroken(f"{self._where}: {error}") from None
-        if self._decoder is not None:
-            headers = [(n, v) for n, v in headers if n not in ("content-encoding", "content-length")]
+            except CodingError as error:
+                await self.__aexit__()
+                raise errors.UpstreamBroken(f"{self._where}: {error}") from None
+            if self._decoder is not None:
+                headers = [(n, v) for n, v in headers if n not in ("content-encoding", "content-length")]
         framing = self._framing
         if framing.reader is not None and media_type(headers) == framing.media_type:
             self._frames = FrameDecoder(framing.reader())
