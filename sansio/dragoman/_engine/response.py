@@ -253,7 +253,7 @@ class ResponseTranslator(ResponseMachine):
 
     def _consistent_usage(self) -> Usage:
         usage = self.usage.consistent()
-        if usage is not self.usage and usage != self.usage:
+        if usage is not self.usage:
             self.losses.altered("/usage", "a part of the tokens is larger than all of them: it was lowered")
         return usage
 

@@ -131,8 +131,8 @@ class OpenBlock(msgspec.Struct):
             if not self.parts
             else tuple([ReasoningPart(form, "".join(text)) for (_, form), text in self.parts.items()]),
             signature=self.signature,
-            annotations=tuple(self.annotations),
-            logprobs=tuple(self.logprobs),
+            annotations=tuple(self.annotations) if self.annotations else (),
+            logprobs=tuple(self.logprobs) if self.logprobs else (),
             complete=complete,
             path=start.path,
         )

@@ -354,8 +354,10 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
         Some servers count reasoning apart from the output, and clients that subtract it would get negative numbers.
         """
         cached, written, reasoning = self.cached, self.cache_write, self.reasoning
-        if cached is None and written is None and reasoning is None:
-            return self
+        if (self.input is None or (cached or 0) + (written or 0) <= self.input) and (
+            self.output is None or (reasoning or 0) <= self.output
+        ):
+            return self  # as nearly always
         if self.input is not None:
             cached = None if cached is None else min(cached, self.input)
             written = None if written is None else min(written, self.input - (cached or 0))

@@ -22,6 +22,8 @@ _NATIVE_COUNTERS = frozenset(
     {"cache_creation", "server_tool_use", "iterations", "inference_geo", "speed", "fallback_credit"}
 )
 
+_TOTALS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+
 
 class UsageReader(msgspec.Struct):
     """Collects the usage objects of one response.
@@ -45,8 +47,7 @@ class UsageReader(msgspec.Struct):
         for key, value in usage.items():
             if value is not None:  # a null or absent figure leaves the one of message_start
                 figures[key] = value
-        uncached, cached = self._total("input_tokens"), self._total("cache_read_input_tokens")
-        written, output = self._total("cache_creation_input_tokens"), self._total("output_tokens")
+        uncached, cached, written, output = map(self._total, _TOTALS)
         return Usage(
             # "Total input tokens in a request is the summation of `input_tokens`, `cache_creation_input_tokens`, and
             # `cache_read_input_tokens`": anthropic 2.12.0, types/beta/beta_message.py.
@@ -65,9 +66,9 @@ class UsageReader(msgspec.Struct):
         "A `compaction` entry's tokens are not included in the top-level `usage` fields." (anthropic 2.12.0,
         types/beta/beta_usage.py)
         """
-        last = read_count(self._figures, name)
+        last = read_count(self._figures.get(name))
         iterations = self._figures.get("iterations")
-        if self.same_protocol or type(iterations) is not list:
+        if iterations is None or self.same_protocol or type(iterations) is not list:
             return last
         if len(iterations) > 1:
             self.ledger.dropped("/usage/iterations", "other protocols have no figures for each iteration")

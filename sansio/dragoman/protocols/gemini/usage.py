@@ -23,6 +23,10 @@ _WRITTEN = {
     **dict.fromkeys(("promptTokenCount", "cachedContentTokenCount", "candidatesTokenCount")),
     **dict.fromkeys(("thoughtsTokenCount", "totalTokenCount", "serviceTier")),
 }
+_COUNTS = (
+    *("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"),
+    *("totalTokenCount", "cachedContentTokenCount"),
+)
 # Counts that are written even if they are zero.
 _ALWAYS = frozenset(("promptTokenCount", "totalTokenCount"))
 
@@ -49,9 +53,7 @@ class UsageMetadataReader(msgspec.Struct):
 
 
 def _read(value: JSONObject, same_protocol: bool) -> Usage:
-    prompt, tools = read_count(value, "promptTokenCount"), read_count(value, "toolUsePromptTokenCount")
-    written, thoughts = read_count(value, "candidatesTokenCount"), read_count(value, "thoughtsTokenCount")
-    total = read_count(value, "totalTokenCount")
+    prompt, tools, written, thoughts, total, cached = map(read_count, map(value.get, _COUNTS))
     output = None if written is None and thoughts is None else (written or 0) + (thoughts or 0)
     if output is None and prompt is not None and total == prompt + (tools or 0):
         output = 0  # proto3 leaves out zeros
@@ -60,7 +62,7 @@ def _read(value: JSONObject, same_protocol: bool) -> Usage:
     return Usage(
         input=None if prompt is None else prompt + (tools or 0),
         output=output,
-        cached=read_count(value, "cachedContentTokenCount"),
+        cached=cached,
         reasoning=thoughts,
         extra={_OWN: own} if own else None,
         service_tier=None if tier is None else SERVICE_TIERS.get(tier, tier),

@@ -56,8 +56,6 @@ class ChatReader:
         self._tier: str | None = None  # the one that was reported last
         self._usage: JSONObject | None = None
         self._usage_came_last = False
-        stop = context.request.params.get("stop")
-        self._stop_sequences: tuple[str, ...] = (stop,) if type(stop) is str else tuple(stop or ())
 
     def read(self, frame: Frame) -> Sequence[Event]:
         data = frame.data
@@ -230,9 +228,12 @@ class ChatReader:
         # vLLM, and SGLang under the other name, report the sequence that matched, or the number of the last token
         # (seen in recorded responses, November 2026).
         stop = choice.get("stop_reason") or choice.get("matched_stop")
-        if type(stop) is str and stop in self._stop_sequences:
+        if type(stop) is not str:
+            return
+        requested = self._context.request.params.get("stop")
+        if stop in ([requested] if type(requested) is str else requested or ()):
             state.sequence = stop
-        elif type(stop) is str:
+        else:
             self._ledger.dropped(f"{state.path}/stop_reason", "not a requested stop sequence")
 
     def _finish(self, *, certain: bool) -> list[Event]:
