@@ -84,6 +84,8 @@ class _PartTexts(dict[int, _EmittedText]):
         Parts are matched by order, not by index, because the indexes of vLLM's events count on across items
         (see resolve_index). A part that contradicts the emitted texts is matched last.
         """
+        if not self:
+            return [*range(len(texts))]  # as in each whole response
         emitted = OrderedDict((index, each.text) for index, each in self.items())
         found: dict[int, int] = {}
         for certain in (True, False):
@@ -112,7 +114,7 @@ class OutputItem:
     def __init__(self, item: JSONObject, index: int, number: NextNumber, model: str, ledger: Ledger) -> None:
         self.index = index
         self.kind = text_or_none(item.get("type")) or "item"
-        self.ids = {name: text_or_none(item.get(name)) for name in ("id", "call_id")}
+        self.ids = {"id": text_or_none(item.get("id")), "call_id": text_or_none(item.get("call_id"))}
         self.number = number
         self.model = model
         self.ledger = ledger

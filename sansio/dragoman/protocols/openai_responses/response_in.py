@@ -230,6 +230,8 @@ class ResponsesReader:
 
         Some servers change an item's id in each event (braintrustdata/lingua#397, read in November 2026).
         """
+        if not self._all:
+            return None
         kind = text_or_none(item.get("type")) or ""
         for name in ("id", "call_id"):
             known = self._by_id.get((name, text_or_none(item.get(name)) or "", kind))
