@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final, Literal
 
 from dragoman._engine.upstream_events import StreamEvents
-from dragoman._ir.event_order import ResponseState
+from dragoman._ir.event_order import OVER
 from dragoman._ir.events import Event
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Request
@@ -27,8 +27,6 @@ class _NeedData(Enum):
 
 
 NEED_DATA: Final = _NeedData.NEED_DATA
-
-_OVER = (ResponseState.ENDED, ResponseState.FAILED)
 
 
 class EventReader:
@@ -84,7 +82,7 @@ class EventReader:
         if self._error is not None:
             raise self._error
         try:
-            while self._unread and self._stream.checker.state not in _OVER:
+            while self._unread and self._stream.checker.state not in OVER:
                 event = next(self._unread[0], None)
                 if event is not None:
                     return event

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from dragoman._engine.response_machine import OPEN, Outcome, ResponseMachine
+from dragoman._engine.response_machine import COMPLETED, OPEN, Outcome, ResponseMachine
 from dragoman._engine.sinks import ClientSink, ListSink, WholeSink, client_sink
 from dragoman._engine.upstream_events import StreamEvents, TruncatedResponse, WholeEvents
 from dragoman._ir.events import (
@@ -93,7 +93,7 @@ class ResponseTranslator(ResponseMachine):
         store_response: bool = False,
     ) -> None:
         self.losses = Ledger()
-        self.outcome = Outcome.OPEN
+        self.outcome = OPEN
         self._client = client = client_spec(client)
         self._upstream = upstream = upstream_spec(upstream)
         self._context = context
@@ -139,7 +139,7 @@ class ResponseTranslator(ResponseMachine):
                 self._end_unreadable(error)
 
     def fail(self, error: WireError) -> None:
-        if self.outcome is Outcome.OPEN:
+        if self.outcome is OPEN:
             self._pass(Failed(error))
 
     def whole_body(self) -> JSONObject | None:
@@ -153,7 +153,7 @@ class ResponseTranslator(ResponseMachine):
         return self._sink.data_to_send()
 
     def heartbeat(self) -> bytes:
-        return self._sink.heartbeat if self.outcome is Outcome.OPEN else b""
+        return self._sink.heartbeat if self.outcome is OPEN else b""
 
     def _text_sender_for(self, delta: Delta) -> Callable[[list[str]], object] | None:
         """Return what takes the texts of deltas like this one, None if the client does not get them."""
@@ -249,7 +249,7 @@ class ResponseTranslator(ResponseMachine):
             waiting = self._waiting[:]
             self._waiting.clear()  # if they cannot be written, the error is
             self._sink.send(*waiting)
-        self.outcome = Outcome.COMPLETED if self.error is None else Outcome.FAILED
+        self.outcome = COMPLETED if self.error is None else Outcome.FAILED
 
     def _consistent_usage(self) -> Usage:
         usage = self.usage.consistent()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from dragoman._ir.event_order import EventOrderChecker, ResponseState
+from dragoman._ir.event_order import OVER, EventOrderChecker
 from dragoman._ir.events import DELTAS, BlockEnded, Event, Failed, Started, Usage
 from dragoman._ir.fast_path import Delta, FastPath
 from dragoman._ir.losses import Ledger
@@ -228,6 +228,6 @@ class WholeEvents(msgspec.Struct):
             events = sorted(events, key=lambda event: _FIGURES_FIRST.get(type(event), 2))
         checker = EventOrderChecker(unreadable_response)
         checker.check(*events)
-        if checker.state not in (ResponseState.ENDED, ResponseState.FAILED):
+        if checker.state not in OVER:
             raise TruncatedResponse("the upstream's response is not complete", status=502)
         return events

@@ -13,7 +13,7 @@ from typing import get_args
 import msgspec
 
 from dragoman._ir import events
-from dragoman._ir.events import BlockKind, Event, IdentityEnum
+from dragoman._ir.events import TOOL_CALL, BlockKind, Event, IdentityEnum
 from dragoman._ir.fast_path import Delta
 from dragoman._wire.exceptions import LocalProtocolError, ProtocolError
 from dragoman._wire.limits import ANNOTATIONS, BLOCKS, OPAQUE_VALUES, CountLimit
@@ -38,6 +38,9 @@ TRANSITIONS: dict[ResponseState, dict[type[Event], ResponseState]] = {
     ResponseState.ENDED: {},
     ResponseState.FAILED: {},
 }
+
+# Nothing follows in these.
+OVER = (ResponseState.ENDED, ResponseState.FAILED)
 
 # Which deltas may fill a block of each kind.
 DELTAS: dict[BlockKind, frozenset[type[Event]]] = {
@@ -92,7 +95,7 @@ class EventOrderChecker(msgspec.Struct):
             raise self.error(f"block {event.block} has been started already")
         if event.choice in self._choices:
             raise self.error(f"choice {event.choice} has stopped: block {event.block} cannot start in it")
-        if (event.kind is BlockKind.TOOL_CALL) is not (event.tool is not None):
+        if (event.kind is TOOL_CALL) is not (event.tool is not None):
             raise self.error("a tool call must have a tool head, and no other block may have one")
         if len(self._used) >= BLOCKS.most:
             raise self._too_many(BLOCKS)

@@ -63,6 +63,10 @@ class StopReason(IdentityEnum):
     COMPACTION = "compaction"
 
 
+# Members of an Enum take as long to look up as several calls, so what runs in each response uses these.
+TEXT, REFUSAL, REASONING, TOOL_CALL = BlockKind
+END, TOOL_USE, CONTENT_FILTER = StopReason.END, StopReason.TOOL_USE, StopReason.CONTENT_FILTER
+
 # Stop reasons that leave the last block unfinished.
 TRUNCATING_STOP_REASONS = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW})
 

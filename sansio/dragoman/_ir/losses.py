@@ -35,6 +35,9 @@ class LossCode(Enum):
     UNCHECKED = "unchecked"  # such a rule could not be checked
 
 
+_DROPPED = LossCode.DROPPED  # members of an Enum are slow to look up
+
+
 class LossPolicy(Enum):
     """What to do with a request that cannot be translated without a loss: record the loss, or refuse the request."""
 
@@ -85,7 +88,7 @@ class Ledger:
 
     def dropped(self, path: str, detail: str) -> None:
         """Record that a value was dropped."""
-        self.add(LossCode.DROPPED, path, detail)
+        self.add(_DROPPED, path, detail)
 
     def altered(self, path: str, detail: str) -> None:
         """Record that a value was translated to another form."""

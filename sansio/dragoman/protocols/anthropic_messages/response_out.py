@@ -18,7 +18,7 @@ import msgspec
 
 from dragoman._ir import events
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse
-from dragoman._ir.events import BlockKind, Event, Search, Signature, StopReason, ToolHead, Usage
+from dragoman._ir.events import BlockKind, Event, Search, Signature, ToolHead, Usage
 from dragoman._ir.fast_path import Delta
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.tools import input_object
@@ -92,7 +92,7 @@ class MessagesWriter(msgspec.Struct):
         self._kinds.add(event.kind)
         self._head = b""
         self._part = 0
-        if event.kind is BlockKind.REASONING:
+        if event.kind is events.REASONING:
             return b""
         if event.tool is not None:
             return self._open(event.kind, write_tool_use(event.tool, {}))
@@ -109,7 +109,7 @@ class MessagesWriter(msgspec.Struct):
         if self._head:
             return b""
         self._unsigned = True
-        return self._open(BlockKind.REASONING, {"type": "thinking", "thinking": "", "signature": ""})
+        return self._open(events.REASONING, {"type": "thinking", "thinking": "", "signature": ""})
 
     def _reasoning_delta(self, event: events.ReasoningDelta) -> bytes:
         # The first part of a block or a new one: send() writes further deltas of the same part.
@@ -121,7 +121,7 @@ class MessagesWriter(msgspec.Struct):
     def _signature_delta(self, event: events.SignatureDelta) -> bytes:
         redacted = redacted_block(event.signature)
         if redacted is not None and not self._head:
-            return self._open(BlockKind.REASONING, redacted)
+            return self._open(events.REASONING, redacted)
         return self._open_thinking() + self._sign(event.signature)
 
     def _sign(self, signature: Signature) -> bytes:
@@ -236,7 +236,7 @@ def _write_block(block: AssembledBlock, index: int, signer: Signer, ledger: Ledg
     path = block.path or f"/content/{index}"
     if block.tool is not None:
         return (write_tool_use(block.tool, input_object(block.text, f"{path}/input", ledger)),)
-    if block.kind is BlockKind.REASONING:
+    if block.kind is events.REASONING:
         text = "\n\n".join(part.text for part in block.reasoning)
         redacted = None if block.signature is None else redacted_block(block.signature)
         if redacted is not None and not text:
@@ -296,15 +296,15 @@ def _write_message(
 
 def write_stop(stop: events.Stopped | None, kinds: Collection[BlockKind]) -> JSONObject:
     """Return stop_reason, stop_sequence and stop_details. kinds: of the blocks of the response."""
-    reason = StopReason.END if stop is None else stop.reason
-    if reason is StopReason.END:
+    reason = events.END if stop is None else stop.reason
+    if reason is events.END:
         # Agents run tools only on tool_use, and some upstreams end such a turn with another reason.
-        if BlockKind.TOOL_CALL in kinds:
-            reason = StopReason.TOOL_USE
-        elif BlockKind.REFUSAL in kinds:
-            reason = StopReason.CONTENT_FILTER
+        if events.TOOL_CALL in kinds:
+            reason = events.TOOL_USE
+        elif events.REFUSAL in kinds:
+            reason = events.CONTENT_FILTER
     details: JSON = None
-    if reason is StopReason.CONTENT_FILTER:
+    if reason is events.CONTENT_FILTER:
         native = None if stop is None else stop.details
         explanation = None if stop is None else stop.explanation
         details = (

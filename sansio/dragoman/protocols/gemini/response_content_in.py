@@ -13,7 +13,7 @@ from itertools import count
 import msgspec
 
 from dragoman._ir import events
-from dragoman._ir.events import BlockKind, Event, Failed, ReasoningForm, Signature, StopReason
+from dragoman._ir.events import BlockKind, Event, Failed, ReasoningForm, Signature
 from dragoman._ir.losses import Ledger
 from dragoman._ir.shape import extra_members, note_unread, response_shape
 from dragoman._wire.errors import ErrorKind, WireError
@@ -267,7 +267,7 @@ class CandidateReader(msgspec.Struct):
             call_id = (
                 text_or_none(call.get("id")) or f"call_{self._blocks.context.id}_{next(self._blocks.calls)}"
             )
-            self._start(BlockKind.TOOL_CALL, out, events.ToolHead(call_id, name))
+            self._start(events.TOOL_CALL, out, events.ToolHead(call_id, name))
             self._args = PartialArguments()
         if self._args is None:
             if call:
@@ -330,7 +330,7 @@ class CandidateReader(msgspec.Struct):
         declared = self._called and self._called <= self._blocks.context.undo.declared
         if (
             native in tables.ERROR_FINISH_REASONS
-            or (reason is StopReason.TOOL_USE and not declared)
+            or (reason is events.TOOL_USE and not declared)
             or (reason is None and not self._written)
         ):
             message = self._message or f"the upstream stopped with finishReason {native}"
@@ -341,19 +341,19 @@ class CandidateReader(msgspec.Struct):
                 f"{self._path}/finishReason",
                 "a finish reason without a counterpart was read as the end of the turn",
             )
-            reason = StopReason.END
+            reason = events.END
         cut = reason in events.TRUNCATING_STOP_REASONS
         self._finish_text(out)
         self._end_block(out, complete=not cut)
-        explanation = self._message if reason is StopReason.CONTENT_FILTER else None
+        explanation = self._message if reason is events.CONTENT_FILTER else None
         if self._message not in (explanation, _CALL_MESSAGE) and not self._blocks.same_protocol:
             self._ledger.dropped(
                 f"{self._path}/finishMessage",
                 "other protocols have a text about the end only where a filter ended it",
             )
         out += self._opaque()
-        if reason is StopReason.END and self._called:
-            reason = StopReason.TOOL_USE
+        if reason is events.END and self._called:
+            reason = events.TOOL_USE
         out.append(events.Stopped(reason, native, self.index, explanation=explanation))
         return True
 

@@ -11,7 +11,7 @@ import msgspec
 
 from dragoman._ir import events
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse, Fold
-from dragoman._ir.events import BlockKind, Event, Opaque, Signature, StopReason, Usage
+from dragoman._ir.events import Event, Opaque, Signature, Usage
 from dragoman._ir.fast_path import Delta
 from dragoman._ir.losses import Ledger
 from dragoman._ir.tools import arguments_object
@@ -119,12 +119,12 @@ class CandidateWriter(msgspec.Struct):
         elif block.tool is not None:
             self._call(block.tool, block.text, block.complete)
         else:
-            self._refused = self._refused or block.kind is BlockKind.REFUSAL
+            self._refused = self._refused or block.kind is events.REFUSAL
             text = "\n\n".join(part.text for part in block.reasoning) or block.text
             if not streamed:
                 self.logprobs += block.logprobs
                 if text:
-                    self.text(text, thought=block.kind is BlockKind.REASONING)
+                    self.text(text, thought=block.kind is events.REASONING)
             if block.signature is not None:
                 self._sign(block.signature)
             if block.annotations:
@@ -172,8 +172,8 @@ class CandidateWriter(msgspec.Struct):
     def end(self, stopped: events.Stopped) -> JSONObject:
         """Return the members of the candidate besides its parts. Adds the last parts."""
         reason, explanation = stopped.reason, stopped.explanation
-        if reason is StopReason.END and self._refused:
-            reason = StopReason.CONTENT_FILTER
+        if reason is events.END and self._refused:
+            reason = events.CONTENT_FILTER
         if explanation is not None and not self._number:
             self.text(explanation)
         if self._signatures:

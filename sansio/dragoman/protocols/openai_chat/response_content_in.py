@@ -86,7 +86,7 @@ class ChoiceReader(msgspec.Struct):
         content = delta.get("content")
         if type(content) is str:
             if content:
-                self._emit_text(BlockKind.TEXT, content, out)
+                self._emit_text(events.TEXT, content, out)
         elif type(content) is list:
             note_unread(content, _CONTENT, f"{self.path}/message/content", self._ledger)
             for part in content:
@@ -95,7 +95,7 @@ class ChoiceReader(msgspec.Struct):
             raise unreadable_response(f"content is {kind_of(content)}")
         refusal = delta.get("refusal")
         if type(refusal) is str and refusal:
-            self._emit_text(BlockKind.REFUSAL, refusal, out)
+            self._emit_text(events.REFUSAL, refusal, out)
         calls = delta.get("tool_calls")
         if calls:
             if type(calls) is not list:
@@ -113,8 +113,8 @@ class ChoiceReader(msgspec.Struct):
     def _read_extensions(self, delta: JSONObject, out: list[Event]) -> None:
         """Read the members outside of the official delta: reasoning, annotations, and unknown ones."""
         if any(map(delta.get, REASONING_FIELDS)):
-            if self.kind is not BlockKind.REASONING:
-                self._open(BlockKind.REASONING, out)
+            if self.kind is not events.REASONING:
+                self._open(events.REASONING, out)
             self._emit_reasoning(self.reasoning.add(delta), out)
             if delta.keys() <= _USUAL_FIELDS:
                 return
@@ -145,13 +145,13 @@ class ChoiceReader(msgspec.Struct):
         """Read a part of content that is a list, as Mistral's servers send it."""
         kind = part.get("type") if type(part) is dict else None
         if kind == "thinking":
-            if self.kind is not BlockKind.REASONING:
-                self._open(BlockKind.REASONING, out)
+            if self.kind is not events.REASONING:
+                self._open(events.REASONING, out)
             self._emit_reasoning(self.reasoning.add_part(part), out)
             return
         text = entry_text(part)
         if text:
-            self._emit_text(BlockKind.TEXT, text, out)
+            self._emit_text(events.TEXT, text, out)
         elif kind != "text":
             path = f"{self.path}/message/content"
             out.append(events.Opaque(NAME, str(kind), part, path, self.index, round_trip=False))
@@ -159,7 +159,7 @@ class ChoiceReader(msgspec.Struct):
     def _emit_text(self, kind: BlockKind, text: str, out: list[Event]) -> None:
         if self.kind is not kind:
             self._open(kind, out)
-        if self._pending_citations and kind is BlockKind.TEXT:
+        if self._pending_citations and kind is events.TEXT:
             self._emit_citations(out)
         out.append(events.TextDelta(self.block, text))
 
@@ -195,7 +195,7 @@ class ChoiceReader(msgspec.Struct):
         self._cited_urls.update(
             (read_url_citation(each.get("url_citation"))[0], None) for each in annotations
         )
-        if self.kind is BlockKind.TEXT:
+        if self.kind is events.TEXT:
             self._emit_citations(out)
 
     def _emit_citations(self, out: list[Event]) -> None:
@@ -235,14 +235,14 @@ class ChoiceReader(msgspec.Struct):
             self.calls.end_complete(out)
         self.kind = kind
         self.block = self._ids.next_block()
-        if kind is BlockKind.REASONING:
+        if kind is events.REASONING:
             self.reasoning = ReasoningFields()
         out.append(events.BlockStarted(self.block, kind, self.index))
 
     def _end_block(self, out: list[Event], *, complete: bool = True) -> None:
         if self.kind is None:
             return
-        if self.kind is BlockKind.REASONING:
+        if self.kind is events.REASONING:
             out.append(
                 events.SignatureDelta(self.block, Signature(NAME, self.reasoning.native(), self._model))
             )
@@ -278,15 +278,15 @@ class ChoiceReader(msgspec.Struct):
                 f"{self.path}/finish_reason", "the upstream did not report one: read as the end of the turn"
             )
         finish = (self.finish_reason or "stop").lower()
-        reason = STOP_REASONS.get(finish, StopReason.END)
+        reason = STOP_REASONS.get(finish, events.END)
         if finish not in STOP_REASONS and finish not in END_FINISH_REASONS:
             self._ledger.altered(
                 f"{self.path}/finish_reason", "an unknown finish reason was read as the end of the turn"
             )
-        if reason in (StopReason.END, StopReason.TOOL_USE):
+        if reason in (events.END, events.TOOL_USE):
             # We have seen "stop" after a forced function call, and servers that never send "tool_calls".
-            reason = StopReason.TOOL_USE if self.calls.calls else StopReason.END
-        if reason is StopReason.END and self.sequence is not None:
+            reason = events.TOOL_USE if self.calls.calls else events.END
+        if reason is events.END and self.sequence is not None:
             reason = StopReason.STOP_SEQUENCE
         return events.Stopped(reason, self.finish_reason, self.index, self.sequence)
 

@@ -9,7 +9,7 @@ import msgspec
 
 from dragoman._ir import events
 from dragoman._ir.assembly import AssembledBlock
-from dragoman._ir.events import BlockKind, Signature, StopReason, ToolHead, ToolKind
+from dragoman._ir.events import BlockKind, Signature, ToolHead, ToolKind
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import ResponseContext
@@ -57,7 +57,7 @@ class WrittenChoice(msgspec.Struct):
         position = self._chars, self.calls
         if block.tool is not None:
             self.calls += 1
-        elif block.kind is BlockKind.TEXT and self.calls:
+        elif block.kind is events.TEXT and self.calls:
             self._ledger.altered(
                 f"/choices/{self._index}/message/content",
                 "text after a tool call: a message has all its text before its calls",
@@ -94,9 +94,9 @@ class WrittenChoice(msgspec.Struct):
 
         size: of the block's text in characters. A Chat upstream's own entries are returned unchanged.
         """
-        if kind is BlockKind.TEXT:
+        if kind is events.TEXT:
             self._chars += size
-        if kind in (BlockKind.TEXT, BlockKind.REFUSAL) and size:
+        if kind in (events.TEXT, events.REFUSAL) and size:
             self._has_content = True
         if signature is None:
             return []
@@ -135,10 +135,10 @@ class WrittenChoice(msgspec.Struct):
         if reason in LOSSY_STOP_REASONS:
             why = f"the upstream stopped for {reason.value}, which is reported as stop"
             self._ledger.altered(f"/choices/{self._index}/finish_reason", why)
-        if reason in (StopReason.END, StopReason.TOOL_USE):
+        if reason in (events.END, events.TOOL_USE):
             # Agents act on this value: it is tool_calls if and only if there are some.
-            reason = StopReason.TOOL_USE if self.calls else StopReason.END
-        if self.legacy and reason is StopReason.TOOL_USE:
+            reason = events.TOOL_USE if self.calls else events.END
+        if self.legacy and reason is events.TOOL_USE:
             return "function_call"
         return STOP_REASON_NAMES[reason]
 

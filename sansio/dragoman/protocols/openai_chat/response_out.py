@@ -152,7 +152,7 @@ class ChatWriter(msgspec.Struct):
         self._blocks[event.block] = block
         if event.tool is None:
             before, after = self._split(index, _TEXT_MEMBERS[event.kind], b"}")
-            if event.kind is BlockKind.REASONING:
+            if event.kind is events.REASONING:
                 self._reasoning_frames[event.block] = before, after, choice
             else:
                 self._text_frames[event.block] = before, after, block.text
@@ -175,7 +175,7 @@ class ChatWriter(msgspec.Struct):
 
     def _block_ended(self, event: events.BlockEnded) -> bytes:
         block = self._blocks.pop(event.block)
-        (self._reasoning_frames if block.start.kind is BlockKind.REASONING else self._text_frames).pop(
+        (self._reasoning_frames if block.start.kind is events.REASONING else self._text_frames).pop(
             event.block
         )
         choice = self._choices[block.start.choice]
@@ -199,7 +199,7 @@ class ChatWriter(msgspec.Struct):
 
     def _logprobs(self, event: events.Logprobs) -> bytes:
         block = self._blocks[event.block]
-        refused = block.start.kind is BlockKind.REFUSAL
+        refused = block.start.kind is events.REFUSAL
         logprobs = write_logprobs(None if refused else event.tokens, event.tokens if refused else None)
         return self._frame(block.start.choice, b"{}", logprobs=encode(logprobs))
 
@@ -301,7 +301,7 @@ def _whole_choice(
     for block in response.blocks:
         if isinstance(block, events.Compacted):
             choice.add_compaction(block.text)
-            texts.setdefault(BlockKind.TEXT, []).append(block.text)
+            texts.setdefault(events.TEXT, []).append(block.text)
         elif block.choice != stopped.choice:
             continue
         elif isinstance(block, AssembledBlock):
@@ -320,16 +320,16 @@ def _whole_choice(
                     text += [part.text for part in block.reasoning]
         elif not _is_response_member(block):
             opaque[block.kind] = _extended(opaque.get(block.kind), block.native)
-    content, refusal = "".join(texts.get(BlockKind.TEXT, ())), "".join(texts.get(BlockKind.REFUSAL, ()))
+    content, refusal = "".join(texts.get(events.TEXT, ())), "".join(texts.get(events.REFUSAL, ()))
     refusal = choice.explanation(stopped) or refusal
     optional: JSONObject = {
-        "reasoning_content": PARAGRAPH_BREAK.join(filter(None, texts.get(BlockKind.REASONING, ()))),
+        "reasoning_content": PARAGRAPH_BREAK.join(filter(None, texts.get(events.REASONING, ()))),
         "reasoning_details": details,
         "annotations": choice.annotations,
         "function_call": calls[0]["function"] if calls and choice.legacy else None,
         "tool_calls": None if choice.legacy else calls,
     }
-    logprobs = write_logprobs(tokens.get(BlockKind.TEXT), tokens.get(BlockKind.REFUSAL)) if tokens else {}
+    logprobs = write_logprobs(tokens.get(events.TEXT), tokens.get(events.REFUSAL)) if tokens else {}
     body: JSONObject = {
         "index": stopped.choice,
         "message": {

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from itertools import islice
 
 from dragoman._ir import events
-from dragoman._ir.events import BlockKind, Event, ReasoningForm, Search, Signature, Source, ToolHead, ToolKind
+from dragoman._ir.events import Event, ReasoningForm, Search, Signature, Source, ToolHead, ToolKind
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import note_unread, response_shape
 from dragoman._wire.json import JSON, JSONObject, is_object_text, objects_in, text_or_none
@@ -259,7 +259,7 @@ class MessageItem(OutputItem):
             emitted = self._opened = self.parts[index] = _EmittedText(
                 self.number(), [] if emitted is None else emitted.pieces
             )
-            kind = BlockKind.REFUSAL if refusal else BlockKind.TEXT
+            kind = events.REFUSAL if refusal else events.TEXT
             out.append(events.BlockStarted(emitted.block, kind, item_id=self.ids["id"], phase=self.phase))
         return emitted
 
@@ -334,7 +334,7 @@ class ReasoningItem(OutputItem):
     def _open(self, out: list[Event]) -> int:
         if self.block is None:
             self.block = self.number()
-            out.append(events.BlockStarted(self.block, BlockKind.REASONING, item_id=self.ids["id"]))
+            out.append(events.BlockStarted(self.block, events.REASONING, item_id=self.ids["id"]))
         return self.block
 
 
@@ -364,9 +364,7 @@ class CallItem(OutputItem):
         call_id = ids["call_id"] or ids["id"] or f"call_{self.index}"
         kind = ToolKind.CUSTOM if self.custom else ToolKind.FUNCTION
         head = ToolHead(call_id, name, kind, text_or_none(item.get("namespace")), ids["id"])
-        out.append(
-            events.BlockStarted(self.emitted.block, BlockKind.TOOL_CALL, tool=head, item_id=head.item_id)
-        )
+        out.append(events.BlockStarted(self.emitted.block, events.TOOL_CALL, tool=head, item_id=head.item_id))
         if self.emitted.text:
             out.append(events.ArgumentsDelta(self.emitted.block, self.emitted.text))
         caller = item.get("caller")

@@ -70,7 +70,7 @@ _CUT_CUSTOM_CALL = (
 def _prefix(block: events.BlockStarted | AssembledBlock) -> str:
     tool = block.tool
     if tool is None:
-        return "rs" if block.kind is BlockKind.REASONING else "msg"
+        return "rs" if block.kind is events.REASONING else "msg"
     if is_client_run(tool):
         return CLIENT_TOOLS[tool.hosted or ""].prefix
     return "ctc" if tool.kind is ToolKind.CUSTOM else "fc"
@@ -83,7 +83,7 @@ def is_client_run(tool: ToolHead) -> bool:
 
 def added_item(start: events.BlockStarted, item_id: str) -> JSONObject:
     """Return the item as it is announced: in progress, and empty where deltas follow."""
-    if start.kind is BlockKind.REASONING:
+    if start.kind is events.REASONING:
         return {"id": item_id, "type": "reasoning", "summary": [], "status": "in_progress"}
     if start.tool is not None:
         return _write_call(start.tool, item_id, "", "in_progress")
@@ -153,14 +153,14 @@ def reasoning_part(text: str, in_content: bool) -> JSONObject:
 
 def empty_part(kind: BlockKind) -> JSONObject:
     """Return a content part as it is announced."""
-    if kind is BlockKind.REFUSAL:
+    if kind is events.REFUSAL:
         return {"type": "refusal", "refusal": ""}
     return {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
 
 
 def finished_part(block: AssembledBlock, ledger: Ledger) -> JSONObject:
     """Return the content part of a TEXT or REFUSAL block."""
-    if block.kind is BlockKind.REFUSAL:
+    if block.kind is events.REFUSAL:
         if block.logprobs:
             ledger.dropped(f"/logprobs/{block.number}", "refusals have no log probabilities in Responses")
         return {"type": "refusal", "refusal": block.text}
@@ -291,7 +291,7 @@ class ResponseBuilder:
     def finished_item(self, block: AssembledBlock, item_id: str) -> JSONObject:
         """Return the completed output item, as sent in `response.output_item.done`."""
         status = "completed" if block.complete else "incomplete"
-        if block.kind is BlockKind.REASONING:
+        if block.kind is events.REASONING:
             return {**self._signed(_reasoning_item(block, item_id), block.signature), "status": status}
         if block.tool is not None:
             return _write_call(block.tool, item_id, block.text, status)

@@ -180,7 +180,7 @@ class ResponsesReader:
 
     def _stop_of(self, response: JSONObject, complete: bool) -> events.Stopped:
         if complete:
-            return events.Stopped(StopReason.TOOL_USE if self._has_calls else StopReason.END, "completed")
+            return events.Stopped(events.TOOL_USE if self._has_calls else events.END, "completed")
         reason = text_or_none(object_or_empty(response.get("incomplete_details")).get("reason"))
         if reason is not None and reason not in STOP_REASONS:
             self._ledger.altered(

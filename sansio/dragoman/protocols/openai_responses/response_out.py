@@ -13,7 +13,7 @@ import msgspec
 
 from dragoman._ir import events
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse, OpenBlock
-from dragoman._ir.events import BlockKind, Event, ReasoningForm, StopReason, ToolHead, ToolKind, Usage
+from dragoman._ir.events import Event, ReasoningForm, ToolHead, ToolKind, Usage
 from dragoman._ir.fast_path import Delta
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject, encode, encode_strings
@@ -124,11 +124,11 @@ class ResponsesWriter:
         return b""
 
     def _ended(self, event: events.Ended) -> bytes:
-        stop = self._stop or events.Stopped(StopReason.END)
+        stop = self._stop or events.Stopped(events.END)
         out = b""
         explained = _needs_explanation(stop, self._has_text)
         if explained:
-            out = self._block_started(events.BlockStarted(-1, BlockKind.REFUSAL))
+            out = self._block_started(events.BlockStarted(-1, events.REFUSAL))
             out += self.send(events.TextDelta(-1, stop.explanation or ""))
             out += self._block_ended(events.BlockEnded(-1))
         response = self._builder.ended(stop, self._usage, explained)
@@ -163,9 +163,9 @@ class ResponsesWriter:
         out = self._added(added_item(event, self._item_id))
         if event.tool is not None:
             self._set_delta(f"response.{_CALL_EVENTS[event.tool.kind][0]}.delta", "", _END)
-        elif event.kind is not BlockKind.REASONING:
+        elif event.kind is not events.REASONING:
             self._has_text = True
-            refusal = event.kind is BlockKind.REFUSAL
+            refusal = event.kind is events.REFUSAL
             name = "refusal" if refusal else "output_text"
             self._set_delta(f"response.{name}.delta", ',"content_index":0', _END if refusal else _NO_LOGPROBS)
             part = empty_part(event.kind)
@@ -183,13 +183,13 @@ class ResponsesWriter:
                 return self._leave_open(block)
             name, field = _CALL_EVENTS[block.tool.kind]
             out = self._in_item(f"response.{name}.done", **{field: block.text})
-        elif block.kind is not BlockKind.REASONING:
+        elif block.kind is not events.REASONING:
             out = self._text_done(block)
         return out + self._item_done(self._builder.finished_item(block, self._item_id))
 
     def _text_done(self, block: AssembledBlock) -> bytes:
         part = finished_part(block, self._ledger)
-        if block.kind is BlockKind.REFUSAL:
+        if block.kind is events.REFUSAL:
             out = [self._in_item("response.refusal.done", content_index=0, refusal=block.text)]
         else:
             name = "response.output_text.annotation.added"
@@ -305,7 +305,7 @@ class ResponsesWriter:
         """Put log probabilities into the next delta. A refusal has no field for them."""
         assert self._open is not None
         self._open.logprobs += event.tokens
-        if self._open.start.kind is BlockKind.TEXT:
+        if self._open.start.kind is events.TEXT:
             self._tail = b',"logprobs":%b}\n\n' % encode(
                 [write_logprob(token, with_bytes=False) for token in event.tokens]
             )
@@ -345,20 +345,20 @@ _REASONING_EVENTS = {
 
 def _needs_explanation(stop: events.Stopped, has_text: bool) -> bool:
     """True if the explanation of a refusal is the only text for the client."""
-    return stop.reason is StopReason.CONTENT_FILTER and bool(stop.explanation) and not has_text
+    return stop.reason is events.CONTENT_FILTER and bool(stop.explanation) and not has_text
 
 
 def write_whole(response: AssembledResponse, context: ResponseContext, ledger: Ledger) -> JSONObject:
     """Return the body of a whole response, equal to the response that ends a stream of the same events."""
     builder = ResponseBuilder(context, ledger)
     builder.started(response.started)
-    stop = response.stops[0] if response.stops else events.Stopped(StopReason.END)
+    stop = response.stops[0] if response.stops else events.Stopped(events.END)
     blocks = list(response.blocks)
     has_text = any(isinstance(block, AssembledBlock) and block.kind in TEXT_KINDS for block in blocks)
     failed = response.error is not None
     explained = not failed and _needs_explanation(stop, has_text)
     if explained:
-        blocks.append(AssembledBlock(number=-1, kind=BlockKind.REFUSAL, text=stop.explanation or ""))
+        blocks.append(AssembledBlock(number=-1, kind=events.REFUSAL, text=stop.explanation or ""))
     for block in blocks:
         if isinstance(block, AssembledBlock):
             if not (failed and is_empty_text(block)):
