@@ -87,19 +87,17 @@ class BodyReader:
                 self.has_more = False
                 return b""
             else:
+                # What has arrived needs no deadline.
                 message = None if self._receive_now is None else self._receive_now()
-                if message is None or message.get("more_body", False):
-                    data = await self._receive_more(message)
-                else:
-                    data = self._taken(message)  # the only one in most cases, so it needs no deadline
+                data = await self._receive_in_time() if message is None else self._taken(message)
                 if self._decoder is not None:
                     self._decoder.receive_data(data)
                 elif data:
                     self.has_more = self._expects
                     return data
 
-    async def _receive_more(self, message: Message | None) -> bytes:
-        """Return the bytes of a message, by default of the next one."""
+    async def _receive_in_time(self) -> bytes:
+        """Wait for the next message, and return its bytes."""
         now = anyio.current_time()
         if self._deadline is None:
             self._deadline = now + self._silence_s
@@ -107,7 +105,7 @@ class BodyReader:
             self._deadline += now - self._left_at
         whole = self._deadline + self._received / _MIN_BYTES_PER_S
         with anyio.CancelScope(deadline=min(whole, now + self._silence_s)):
-            data = self._taken(message or await self._receive())
+            data = self._taken(await self._receive())
             self._left_at = anyio.current_time()
             return data
         problem = "arrives too slowly" if whole < now + self._silence_s else "stopped in the middle"
