@@ -93,6 +93,10 @@ class AttemptState(Enum):
     DONE = "done"  # content was sent, or the client gets an error
 
 
+# CPython 3.11 takes as long to look up a member as for several calls.
+CHOOSING, OFFERED, TRYING, DONE = AttemptState
+
+
 class Attempts:
     """The attempts of one request.
 
@@ -129,7 +133,7 @@ class Attempts:
         max_attempts: int = MAX_ATTEMPTS,
         max_wait: float = 0.0,
     ) -> None:
-        self.state = AttemptState.CHOOSING
+        self.state = CHOOSING
         self.made = 0
         self._upstreams = tuple(upstreams)
         self._max_attempts = max_attempts
@@ -142,21 +146,21 @@ class Attempts:
 
     def next(self, health: Mapping[str, Health], now: float, random: float = 0.0) -> AttemptStep:
         """Return what to do. health: by account id, a missing one is unused. random: 0 <= random < 1."""
-        if self.state is not AttemptState.CHOOSING:
-            raise self._wrong_state(AttemptState.CHOOSING)
+        if self.state is not CHOOSING:
+            raise self._wrong_state(CHOOSING)
         if not self._final and self.made < self._max_attempts:
             step = self._offer(health, now, random) or self._wait(health, now)
             if step is not None:
                 return step
-        self.state = AttemptState.DONE
+        self.state = DONE
         return GiveUp(
             self._last_error, None if self._final else self._first_usable_at(health, now, tried=True)
         )
 
     def hedge(self, health: Mapping[str, Health], now: float, random: float = 0.0) -> Offer | None:
         """Return an attempt parallel to the running one, None if there is no account for it. Arguments: see next()."""
-        if self.state is not AttemptState.TRYING:
-            raise self._wrong_state(AttemptState.TRYING)
+        if self.state is not TRYING:
+            raise self._wrong_state(TRYING)
         return self._offer(health, now, random) if self.made < self._max_attempts else None
 
     def unusable(self, health: Mapping[str, Health], now: float) -> dict[str, str]:
@@ -185,14 +189,14 @@ class Attempts:
         self._tried[offer.upstream_index, account] = None
         self._running[account] = offer.upstream_index
         self.made += 1
-        self.state = AttemptState.TRYING
+        self.state = TRYING
 
     def resend(self, account: str) -> bool:
         """Count one more attempt with this account, which is being tried. False: no attempt is left for it.
 
         Only where its server has not worked on the request: call failed() otherwise.
         """
-        if self.state is AttemptState.DONE or self._final or self.made >= self._max_attempts:
+        if self.state is DONE or self._final or self.made >= self._max_attempts:
             return False
         self._expect_running()
         if account not in self._running:
@@ -204,7 +208,7 @@ class Attempts:
         """Record that none of the offered accounts has room before `until`; infinity for never."""
         offer = self._take_offer()
         self._full.update({(offer.upstream_index, account): until for account in offer.accounts})
-        self.state = AttemptState.TRYING if self._running else AttemptState.CHOOSING
+        self.state = TRYING if self._running else CHOOSING
 
     def failed(
         self, account: str, error: WireError, *, final: bool = False, elsewhere: bool = False
@@ -234,27 +238,27 @@ class Attempts:
     def committed(self) -> None:
         """Record that content was sent or the response is complete, so there is no other attempt."""
         self._expect_running()
-        self.state = AttemptState.DONE
+        self.state = DONE
         self._tried, self._running, self._offered = {}, {}, None  # a stream may stay open for hours
 
     def _update_state(self) -> None:
         """Set the state after an attempt. An open offer stays, unless no further attempt may be made."""
-        if self.state is AttemptState.TRYING or self._final:
-            self.state = AttemptState.TRYING if self._running else AttemptState.CHOOSING
+        if self.state is TRYING or self._final:
+            self.state = TRYING if self._running else CHOOSING
 
     def _wrong_state(self, state: AttemptState) -> LocalProtocolError:
         return LocalProtocolError(f"the attempts are {self.state.value}, not {state.value}")
 
     def _expect_running(self) -> None:
-        if self.state is AttemptState.TRYING:
+        if self.state is TRYING:
             return
-        if not (self.state is AttemptState.OFFERED and self._running):
-            raise self._wrong_state(AttemptState.TRYING)
+        if not (self.state is OFFERED and self._running):
+            raise self._wrong_state(TRYING)
 
     def _take_offer(self) -> Offer:
         """Return the open offer, because it is accepted or declined now."""
-        if self.state is not AttemptState.OFFERED or self._offered is None:
-            raise self._wrong_state(AttemptState.OFFERED)
+        if self.state is not OFFERED or self._offered is None:
+            raise self._wrong_state(OFFERED)
         return self._offered
 
     def _offer(self, health: Mapping[str, Health], now: float, random: float) -> Offer | None:
@@ -277,7 +281,7 @@ class Attempts:
                     [usable[0].id] if len(usable) == 1 else order(usable, health, upstream.selection, random)
                 )
                 self._offered = Offer(number, tuple(ids))
-                self.state = AttemptState.OFFERED
+                self.state = OFFERED
                 return self._offered
         return None
 

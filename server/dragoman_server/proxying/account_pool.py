@@ -192,7 +192,7 @@ class RequestAttempts:
 
     async def hedge(self) -> Attempt | None:
         """Return another account to try while one has not responded yet, None if there is none."""
-        if self.machine.state is not attempts.AttemptState.TRYING:
+        if self.machine.state is not attempts.TRYING:
             return None
         offer = self.machine.hedge(self._health(), self._pool.clock(), self._pool.random())
         return None if offer is None else await self._reserve(offer)
@@ -204,7 +204,7 @@ class RequestAttempts:
     async def failed(self, attempt: Attempt, failure: AttemptFailure) -> ErrorAction:
         """Record that the attempt failed before anything of its response was sent. Return what that means."""
         error, account = failure.error, attempt.account
-        if self.machine.state is attempts.AttemptState.DONE:
+        if self.machine.state is attempts.DONE:
             action = classify(error, account.rules)
         else:
             elsewhere = attempt.plan.may_be_elsewhere
@@ -243,7 +243,7 @@ class RequestAttempts:
 
     async def cancelled(self, attempt: Attempt) -> None:
         """Record that the attempt was cancelled because another one won."""
-        if self.machine.state is not attempts.AttemptState.DONE:
+        if self.machine.state is not attempts.DONE:
             self.machine.cancelled(attempt.account.id)
         await self._release(attempt)
 
@@ -269,7 +269,7 @@ class RequestAttempts:
     async def _reserve(self, offer: attempts.Offer) -> Attempt | None:
         plan = self._plans.get(offer.upstream_index) or await self._plan(offer.upstream_index)
         if plan is None:
-            if self.machine.state is attempts.AttemptState.OFFERED:
+            if self.machine.state is attempts.OFFERED:
                 self.machine.declined(math.inf)
             return None
         accounts = self._chain.accounts
@@ -280,7 +280,7 @@ class RequestAttempts:
         lease = f"{plan.id}-{self._reservations}"
         reservation = await self._pool.store.apply(Reserve(candidates, conversation, lease, now))
         # Another attempt may have ended the offer meanwhile.
-        if self.machine.state is not attempts.AttemptState.OFFERED:
+        if self.machine.state is not attempts.OFFERED:
             if isinstance(reservation, Reservation):
                 await self._pool.store.apply(Release(reservation, 0.0, now))
             return None
