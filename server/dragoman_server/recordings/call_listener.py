@@ -83,6 +83,10 @@ class _Response:
         self._listener = listener
         self._response = response
 
+    @property
+    def ended(self) -> bool:
+        return self._response.ended
+
     async def receive(self) -> bytes:
         data = await self._response.receive()
         self._listener.received(data)

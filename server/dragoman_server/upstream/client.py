@@ -119,6 +119,11 @@ class UpstreamResponse:
         with anyio.move_on_after(CLOSE_S, shield=True), suppress(errors.UpstreamError):
             await self._body.aclose()
 
+    @property
+    def ended(self) -> bool:
+        """True if it is known that nothing more is to be received."""
+        return self._body.released and self._decoder is None and self._frames is None
+
     def receive(self) -> Awaitable[bytes]:
         """Return, when awaited, the body bytes of the next socket read; b"" at the end.
 

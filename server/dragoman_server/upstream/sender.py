@@ -18,6 +18,10 @@ class UpstreamResponseLike(Protocol):
     @property
     def headers(self) -> list[tuple[str, str]]: ...
 
+    @property
+    def ended(self) -> bool:
+        """True if it is known that nothing more is to be received."""
+
     def receive(self) -> Awaitable[bytes]: ...
 
     def receive_each(self, take: Take) -> Awaitable[None]: ...

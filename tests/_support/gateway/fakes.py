@@ -65,6 +65,8 @@ class Script:
 
 
 class FakeResponse:
+    ended = False
+
     def __init__(self, script: Script, upstream: FakeUpstream) -> None:
         self.status = script.status
         self.headers = script.headers
