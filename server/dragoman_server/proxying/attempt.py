@@ -294,7 +294,7 @@ class Attempt:
             at_end = True
             await self._translate(machine.held_bytes, machine.receive_eof)
         failure = await self._end(machine)
-        if failure is None and not at_end:
+        if failure is None and not at_end and not response.ended:
             with anyio.move_on_after(DRAIN_S), suppress(UpstreamError):
                 while await response.receive():
                     pass
@@ -487,6 +487,4 @@ def _foreign_signatures(plan: Plan) -> int:
 
 def _has_ended(machine: dragoman.ResponseMachine) -> bool:
     """True if nothing more is read. After an error some servers leave the connection open, and send nothing more."""
-    return machine.outcome is not dragoman.Outcome.OPEN or (
-        machine.error is not None and not machine.committed
-    )
+    return machine.outcome is not _OPEN or (machine.error is not None and not machine.committed)

@@ -1,7 +1,8 @@
 """The stream of one request, on its way to its client: what waits in its outbox, its writer, and its heartbeats.
 
-It has a writer, a task of the request's group, only while there is something that its client does not take at once. A
-heartbeat is another one, which a timer starts after a silence.
+The upstream's reader sends its beginning and its end. In between it has a writer, a task of the request's group, while
+there is something that its client does not take at once. A heartbeat is another one, which a timer starts after a
+silence.
 """
 
 from typing import Protocol
@@ -41,19 +42,19 @@ class ClientStream:
         outbox: What is not sent yet. Code that takes bytes from a machine must put them here before its next await: so
             they stay in order.
         sent_at: When the client got something the last time.
-        end_sent: The end of the response has been handed to the server.
+        head_sent, end_sent: The head, and the end, of the response has been handed to the server.
     """
 
     __slots__ = (
-        *("_head_sent", "_keepalive", "_request", "_source", "_tasks", "_timer", "_call_at"),
-        *("end_sent", "outbox", "sent_at"),
+        *("_keepalive", "_request", "_source", "_tasks", "_timer", "_call_at"),
+        *("end_sent", "head_sent", "outbox", "sent_at"),
     )
 
     def __init__(
         self, source: StreamSource, request: ClientRequest, tasks: TaskGroup, keepalive: Keepalive
     ) -> None:
         self.outbox = Outbox(request.response)
-        self.end_sent = self._head_sent = False
+        self.end_sent = self.head_sent = False
         self._source = source
         self._request = request
         self._tasks = tasks
@@ -68,6 +69,11 @@ class ClientStream:
         if self.outbox.wants_writer():
             self._tasks.start_soon(return_if_cancelled, self._write, name="write")
 
+    async def send(self) -> None:
+        """Send what waits, if there is no writer: instead of one, where nothing else is to be done before."""
+        if self.outbox.wants_writer():
+            await self._write()
+
     def stop(self) -> None:
         """Send no heartbeats any more."""
         if self._timer is not None:
@@ -77,8 +83,8 @@ class ClientStream:
         """Send what is in the outbox: nothing else writes meanwhile."""
         response = self._request.response
         while (chunk := self.outbox.take()) is not None:
-            if not self._head_sent:
-                self._head_sent = True
+            if not self.head_sent:
+                self.head_sent = True
                 await response.start(*self._source.begin_stream())
             self.end_sent = chunk.last
             await (response.end if chunk.last else response.write)(chunk.data)

@@ -243,7 +243,7 @@ class RequestHandler:
                     or not self._attempts.resend(attempt)
                 ):
                     break
-        except anyio.get_cancelled_exc_class():
+        except (anyio.get_cancelled_exc_class(), OSError):
             machine = attempt.machine
             if attempt is self._winner and machine is not None and machine.outcome is Outcome.COMPLETED:
                 with anyio.move_on_after(_REPORT_S, shield=True):
@@ -319,7 +319,7 @@ class RequestHandler:
             machine = self._machine = plan.response_machine(upstream_streams=True)
             machine.fail(error)
             await self._store_when_complete(machine)
-            self._end_stream(machine.data_to_send())
+            await self._end_stream(machine.data_to_send())
             return
         self._upstream_headers = () if failure is None else failure.headers
         headers = replies.with_retry_after(self._headers(), self._attempts.retry_at)
@@ -377,7 +377,7 @@ class RequestHandler:
             body = machine.data_to_send()
             if stream is not None:
                 self._started = True
-                self._end_stream(body)
+                await self._end_stream(body)
                 return
             if self._unstored is not None and not isinstance(machine, Relay):
                 body = encode({**self._unstored, "store": False})
@@ -387,8 +387,12 @@ class RequestHandler:
         if ready := machine.data_to_send():
             self._started = True
             stream.outbox.put(ready)
-        stream.start_writer()
         await self._release_request()
+        # A branch may be cancelled by another one, and no write may be.
+        if stream.head_sent or attempt.plan.fan_out > 1:
+            stream.start_writer()
+        else:
+            await stream.send()
         await stream.outbox.room()
 
     async def _release_request(self) -> None:
@@ -404,7 +408,7 @@ class RequestHandler:
         self._request.release()
         self._plan = self._request.plan = winner.plan
 
-    def _end_stream(self, last: bytes) -> None:
+    async def _end_stream(self, last: bytes) -> None:
         """Send the last bytes of the stream, completed or failed."""
         stream = self._stream
         assert stream is not None
@@ -415,7 +419,7 @@ class RequestHandler:
             stream.outbox.close()  # without an end, so that the server cuts the response off
         else:
             stream.outbox.end(last)
-        stream.start_writer()
+        await stream.send()
 
     async def _send_reply(self, reply: replies.Reply) -> None:
         """Send the whole response."""
