@@ -12,6 +12,7 @@ and the valid bytes before it are returned, so the result does not depend on how
 import enum
 import re
 from abc import ABC, abstractmethod
+from functools import lru_cache
 
 from dragoman_server.streams.http1_head import FIELD_LINE
 
@@ -111,6 +112,13 @@ class _State(enum.Enum):
 _AT_SIZE = _State.SIZE
 
 
+# A stream has a few sizes, again and again.
+@lru_cache(maxsize=256)
+def _plain_size(digits: bytes) -> int:
+    """Return the size of a chunk, 0 for what is none."""
+    return 0 if not digits or digits.strip(_HEX_DIGITS) else int(digits, 16)
+
+
 class ChunkedBody(BodyDecoder):
     """A chunked body. After an error or the end nothing more comes out.
 
@@ -141,13 +149,12 @@ class ChunkedBody(BodyDecoder):
                 if self._state is _AT_SIZE:
                     # Most chunks are whole, and have only digits on their size line.
                     digits, line_end, _ = data[position : position + _MAX_PLAIN_LINE].partition(b"\r\n")
-                    if digits and line_end and not digits.strip(_HEX_DIGITS):
-                        start = position + len(digits) + 2
-                        stop = start + int(digits, 16)
-                        if stop > start and data.startswith(b"\r\n", stop):
-                            parts.append(data[start:stop])
-                            position = stop + 2
-                            continue
+                    start = position + len(digits) + 2
+                    stop = start + _plain_size(digits)
+                    if stop > start and line_end and data[stop : stop + 2] == b"\r\n":
+                        parts.append(data[start:stop])
+                        position = stop + 2
+                        continue
                 position = self._decode(data, position, parts)
         except FramingError as error:
             self.error = error.with_traceback(None)  # whose frames have this decoder: a reference cycle
