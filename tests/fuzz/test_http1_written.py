@@ -103,7 +103,7 @@ def test_responses(
     parts: list[tuple[Any, Any]] = [
         (lambda: response.begin(status, headers), h11.Response),
         *((lambda data=data: response.data(data), lambda data=data: h11.Data(data=data)) for data in body),
-        (response.end, h11.EndOfMessage),
+        (lambda: response.data(b"", is_last=True), h11.EndOfMessage),
     ]
     for write, event in parts:
         expected = written = None

@@ -131,11 +131,8 @@ class HTTP1:
         self._begun = self._response.begin(status, [*headers, *close, date_header()])
 
     async def send_data(self, stream_id: int, data: bytes, *, is_last: bool = False) -> None:
-        response = self._response
-        if response.has_begun:  # else these are frames, behind a 101
-            data = response.data(data)
-            if is_last:
-                data += response.end()
+        if self._response.has_begun:  # else these are frames, behind a 101
+            data = self._response.data(data, is_last=is_last)
         await self._write(data)
 
     async def close_stream(self, stream_id: int) -> None:

@@ -23,7 +23,7 @@ class ResponseError(Exception):
 
 
 class Http1Response:
-    """One response. begin() returns its head, data() and end() the rest; they raise ResponseError.
+    """One response. begin() returns its head, data() the rest; both raise ResponseError.
 
     Args:
         version, method: of the request.
@@ -72,23 +72,21 @@ class Http1Response:
         self._keeps = b"close" not in options
         return b"HTTP/1.1 %d \r\n%b\r\n" % (status, lines)
 
-    def data(self, data: bytes) -> bytes:
+    def data(self, data: bytes, *, is_last: bool = False) -> bytes:
         """Return the bytes of a part of the body."""
         if self.is_chunked:
-            return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
-        if self._left is not None:
+            data = b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+        elif self._left is not None:
             self._left -= len(data)
             if self._left < 0:
                 raise ResponseError("its body is longer than its Content-Length")
+        if is_last:
+            if self._left:
+                raise ResponseError("its body is shorter than its Content-Length")
+            if self.is_chunked:
+                data += b"0\r\n\r\n"
+            self.is_chunked, self.is_kept = False, self._keeps
         return data
-
-    def end(self) -> bytes:
-        """Return the last bytes."""
-        if self._left:
-            raise ResponseError("its body is shorter than its Content-Length")
-        last = b"0\r\n\r\n" if self.is_chunked else b""
-        self.is_chunked, self.is_kept = False, self._keeps
-        return last
 
 
 def date_header() -> tuple[bytes, bytes]:

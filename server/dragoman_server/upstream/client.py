@@ -93,7 +93,9 @@ class UpstreamResponse:
         proxy, of_environment = self._proxy, self._client._env_proxies
         if proxy is None and of_environment:
             proxy = _env_proxy(self._request.url.parsed, of_environment)
-        transport = self._client._transport_for(proxy, self._where)
+        transport = self._client._direct if proxy is None else self._client._transport_by(proxy, self._where)
+        if transport is None:
+            raise RuntimeError("the upstream client is used outside its `async with` block")
         self.status, headers, self._body = await transport.send(self._request)
         if "content-encoding" in dict(headers):
             coding = ",".join([value for name, value in headers if name == "content-encoding"])
@@ -295,12 +297,8 @@ class UpstreamClient(BackgroundTaskGroup):
         request = Http1Request(method, url, head, content, timeouts or UpstreamTimeouts())
         return UpstreamResponse(self, request, call.framing, proxy)
 
-    def _transport_for(self, proxy: str | None, where: str) -> "Transport":
-        if self._direct is None:
-            raise RuntimeError("the upstream client is used outside its `async with` block")
-        if proxy is None:
-            return self._direct
-        if proxy not in self._proxied:
+    def _transport_by(self, proxy: str, where: str) -> "Transport | None":
+        if self._direct is not None and proxy not in self._proxied:
             try:
                 self._proxied[proxy] = self._proxy_transport(proxy)
             except ImportError:
@@ -309,7 +307,7 @@ class UpstreamClient(BackgroundTaskGroup):
                 ) from None
             except ValueError:
                 raise errors.UpstreamUnreachable(f"{where}: the proxy's URL cannot be used") from None
-        return self._proxied[proxy]
+        return self._proxied.get(proxy)
 
     def _proxy_transport(self, proxy: str) -> "Httpx2Transport":
         import httpx2
