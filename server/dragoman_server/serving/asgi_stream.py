@@ -20,27 +20,29 @@ if TYPE_CHECKING:
     from dragoman_server.serving.http2 import HTTP2
 
 
-# Paths and queries that are kept, because clients use a few, again and again.
-_KEPT_TARGETS = 128
+# Paths that are kept, because clients use a few, again and again.
+_KEPT_PATHS = 128
 
 # Of the response to a request that the application has not answered.
 _EMPTY = [(b"content-length", b"0"), (b"connection", b"close")]
 
 
-@lru_cache(maxsize=_KEPT_TARGETS)
-def _of_target(target: bytes) -> dict[str, Any]:
-    path, _, query = target.partition(b"?")
-    text = path.decode("ascii")
-    return {"path": unquote(text), "raw_path": path, "query_string": query, "root_path": ""}
+@lru_cache(maxsize=_KEPT_PATHS)
+def _decoded(path: bytes) -> str:
+    return unquote(path.decode("ascii"))
 
 
 def asgi_scope(request: RequestHead, transport: "Connection", kind: str, spec_version: str) -> dict[str, Any]:
     """Return what ASGI scopes of both kinds have, "http" and "websocket"."""
+    path, _, query = request.target.partition(b"?")
     return {
-        **_of_target(request.target),
         "type": kind,
         "asgi": {"spec_version": spec_version, "version": "3.0"},
         "http_version": request.http_version,
+        "path": _decoded(path),
+        "raw_path": path,
+        "query_string": query,
+        "root_path": "",
         "headers": request.headers,
         "client": transport.client,
         "server": transport.server,

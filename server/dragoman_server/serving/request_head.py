@@ -93,7 +93,8 @@ def read_head(head: bytes) -> tuple[RequestHead, dict[bytes, bytes]]:
     if _FIELDS.fullmatch(lines) is None:
         error = _first_error(_BROKEN, head) or _first_error(_MALFORMED, head)
         raise _malformed(error or "a header line is not `name: value`")
-    method, target, version = _checked_request_line(request_line)
+    read = _checked_request_line if b"?" in request_line else _kept_request_line
+    method, target, version = read(request_line)
     if len(head) > MAX_HEAD_BYTES:
         raise _too_large()
     if lines.count(b"\n") > MAX_FIELDS + 1:
@@ -183,7 +184,6 @@ def parse_broken(head: bytes) -> tuple[bytes, bytes, list[tuple[bytes, bytes]]]:
     )
 
 
-@lru_cache(maxsize=_KEPT_LINES)
 def _checked_request_line(line: bytes) -> tuple[str, bytes, str]:
     """Check the request line, and return method, target and version."""
     match = _REQUEST_LINE.fullmatch(line)
@@ -208,6 +208,10 @@ def _checked_request_line(line: bytes) -> tuple[str, bytes, str]:
     if b"#" in target or not (is_origin or (target == b"*" and method == b"OPTIONS")):
         raise _malformed("its target is neither a path nor a URL")  # RFC 9112, 3.2
     return method.decode(), target, f"1.{minor.decode()}"
+
+
+# Not with a query, which may have a client key.
+_kept_request_line = lru_cache(maxsize=_KEPT_LINES)(_checked_request_line)
 
 
 def _check_framing(fields: Mapping[bytes, bytes], version: str) -> None:
