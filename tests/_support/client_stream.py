@@ -35,8 +35,17 @@ class FakeStream:
 
     def __post_init__(self) -> None:
         self._aborted = anyio.Event()
+        self._reading = anyio.CancelScope()
 
     async def receive(self, timeout: float | None) -> bytes:
+        try:
+            with self._reading:
+                return await self._receive()
+        finally:
+            self._reading = anyio.CancelScope()
+        raise InterruptedError
+
+    async def _receive(self) -> bytes:
         await anyio.lowlevel.checkpoint()
         while self.incoming:
             first, *self.incoming = self.incoming
@@ -54,6 +63,9 @@ class FakeStream:
         while self.incoming:
             if not take(await self.receive(timeout)):
                 return
+
+    def interrupt(self) -> None:
+        self._reading.cancel()
 
     async def peer_ended(self) -> None:
         with anyio.move_on_at(self.peer_ends_at):

@@ -44,6 +44,7 @@ class AsyncioStream(asyncio.Protocol):
         self._lost = False
         self._error: Exception | None = None
         self._reader: asyncio.Future[None] | None = None
+        self._interrupted = False  # the next reader is
         self._take: Take | None = None
         self._take_timeout: float | None = None
         self._deadline = math.inf
@@ -102,6 +103,10 @@ class AsyncioStream(asyncio.Protocol):
             return at_once
         return self._wait(timeout, take)
 
+    def interrupt(self) -> None:
+        self._interrupted = self._reader is None or self._reader.done()
+        self._wake(InterruptedError())
+
     async def peer_ended(self) -> None:
         await wait_for_peer_end(self._socket)
 
@@ -140,6 +145,7 @@ class AsyncioStream(asyncio.Protocol):
         return not (self._eof or self._buffer)
 
     async def end(self, linger: float) -> None:
+        self._interrupted = False
         with anyio.move_on_after(linger), contextlib.suppress(OSError):
             transport = self._open_transport()
             if transport.can_write_eof():
@@ -222,6 +228,9 @@ class AsyncioStream(asyncio.Protocol):
         """Return the future that _wake() ends, to be awaited immediately. take: gets what arrives until then."""
         if self._reader is not None and not self._reader.done():
             raise RuntimeError("another task is reading this stream")
+        interrupted, self._interrupted = self._interrupted, False
+        if interrupted:
+            raise InterruptedError
         self._deadline = math.inf if timeout is None else self._time() + timeout
         if timeout is not None and (self._timer is None or self._deadline < self._timer_at):
             self._arm()

@@ -51,6 +51,9 @@ class ByteStream(Protocol):
         raised.
         """
 
+    def interrupt(self) -> None:
+        """Let receive() or receive_each() raise InterruptedError: where a task waits in it, else its next call."""
+
     async def peer_ended(self) -> None:
         """Wait until the peer has ended its side, or the connection is broken, without reading what it has sent.
 

@@ -32,13 +32,16 @@ class TrioReaders:
 
     async def run(self) -> None:
         with self._ready:
+            poll, find, ready = self._ready.poll, self._reads.get, self._ready.fileno()
             while True:
-                await trio.lowlevel.wait_readable(self._ready.fileno())
-                for descriptor, _ in self._ready.poll(0, _MANY):
-                    read = self._reads.get(descriptor)
-                    if read is not None:  # else another one has closed it
-                        read()
-                    del read  # it refers to a stream
+                await trio.lowlevel.wait_readable(ready)
+                # Once for each wait: to look again takes as long as it saves.
+                for descriptor, _ in poll(0, _MANY):
+                    find(descriptor, _nothing)()
+
+
+def _nothing() -> None:
+    """Stands for the read of a socket that another one has closed."""
 
 
 _READERS = trio.lowlevel.RunVar[TrioReaders]("dragoman readers")

@@ -46,7 +46,7 @@ class TrioStream:
     """See `ByteStream`. It owns a connected socket that does not block."""
 
     __slots__ = (
-        *("_call_at", "_deadline", "_is_late", "_reader", "_readers", "_socket"),
+        *("_call_at", "_deadline", "_interrupted", "_is_late", "_reader", "_readers", "_socket"),
         *("_take", "_take_timeout", "_time", "_timer", "_timer_at"),
     )
 
@@ -56,7 +56,7 @@ class TrioStream:
         self._deadline = math.inf  # of the current wait
         self._timer: Timer | None = None  # which checks it
         self._timer_at = math.inf
-        self._is_late = False
+        self._is_late = self._interrupted = False
         self._reader: _Reader | None = None  # the task in receive_each()
         self._readers: TrioReaders | None = None  # what reads for it
         self._take: Take = bool  # which stands for none: nothing of a call stays
@@ -152,6 +152,8 @@ class TrioStream:
 
     def _wait_within(self, timeout: float | None) -> None:
         """Set the deadline of a wait that begins now."""
+        if self._interrupted:
+            raise self._why_woken()
         self._is_late = False
         if timeout is not None:
             self._deadline = self._time() + timeout
@@ -176,9 +178,20 @@ class TrioStream:
             trio.lowlevel.notify_closing(self._socket)  # which wakes all that wait for it
 
     def _why_woken(self) -> OSError:
+        interrupted, self._interrupted = self._interrupted, False
+        if interrupted:
+            return InterruptedError()
         if self._is_late:
             return TimeoutError("nothing was received in time")
         return ConnectionAbortedError("closed by the gateway")
+
+    def interrupt(self) -> None:
+        if self._reader is None:
+            self._interrupted = True
+            if self._socket.fileno() >= 0:
+                trio.lowlevel.notify_closing(self._socket)
+        else:
+            self._end_reading(InterruptedError())
 
     async def peer_ended(self) -> None:
         await wait_for_peer_end(self._socket)
@@ -221,6 +234,7 @@ class TrioStream:
         return False
 
     async def end(self, linger: float) -> None:
+        self._interrupted = False
         with trio.move_on_after(linger), contextlib.suppress(OSError, trio.BusyResourceError):
             await self._send_end()
             # Whatever the peer still sends, encrypted or not.
@@ -239,7 +253,7 @@ class TrioStream:
             self._timer.cancel()
             self._timer = None
         if self._reader is not None:
-            self._is_late = False
+            self._is_late = self._interrupted = False
             self._end_reading(self._why_woken())
         if self._socket.fileno() >= 0:
             trio.lowlevel.notify_closing(self._socket)

@@ -121,7 +121,7 @@ class ResponseBody:
 
     __slots__ = (
         *("_decoder", "_first", "_keep_alive", "_lease"),
-        *("_read_timeout", "_stream", "_unread", "_where"),
+        *("_read_timeout", "_stream", "_take", "_unread", "_where"),
     )
 
     def __init__(
@@ -138,6 +138,7 @@ class ResponseBody:
         self._lease = lease
         self._read_timeout = read_timeout
         self._where = where
+        self._take: Take = bool  # that of receive_each(), which stands for none before
         turn = head.leftover
         self._unread: bytes | memoryview = b""
         if len(turn) > _TURN_BYTES:
@@ -186,21 +187,22 @@ class ResponseBody:
         decoder = self._decoder
         if self._first or self._unread or decoder.complete or decoder.error is not None:
             return
-
-        def decode(coded: bytes) -> bool:
-            if len(coded) > _TURN_BYTES:
-                self._unread = memoryview(coded)
-                return False
-            data = decoder.receive_data(coded)
-            return (not data or take(data)) and not decoder.complete and decoder.error is None
-
+        self._take = take
         try:
-            await self._stream.receive_each(decode, self._read_timeout)
+            await self._stream.receive_each(self._take_coded, self._read_timeout)
         except BaseException as error:
             self._fail(error)
             raise
         # Not in decode(): another request would have the connection while this task still reads it.
         self._end_if_complete()
+
+    def _take_coded(self, coded: bytes) -> bool:
+        if len(coded) > _TURN_BYTES:
+            self._unread = memoryview(coded)
+            return False
+        decoder = self._decoder
+        data = decoder.receive_data(coded)
+        return (not data or self._take(data)) and not decoder.complete and decoder.error is None
 
     def _fail(self, error: BaseException) -> None:
         """Close the connection. Raise an UpstreamError for a timeout or OSError; the caller raises others again."""
