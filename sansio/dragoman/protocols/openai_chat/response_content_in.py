@@ -52,7 +52,9 @@ _USUAL_FIELDS = _OFFICIAL_FIELDS.union(REASONING_FIELDS)
 _LOGPROBS = (("content", BlockKind.TEXT), ("refusal", BlockKind.REFUSAL))
 
 
-_NO_REASONING = ReasoningFields()  # until a block of it opens
+# Of choices that have none yet, as most: they are not filled.
+_NO_REASONING = ReasoningFields()
+_NO_CALLS = ToolCallReader(0, IdAllocator(""), "")
 
 
 class ChoiceReader(msgspec.Struct):
@@ -64,12 +66,12 @@ class ChoiceReader(msgspec.Struct):
 
     index: int
     path: str
-    calls: ToolCallReader
     _ids: IdAllocator
     _model: str
     _ledger: Ledger
     kind: BlockKind | None = None
     block: int = -1
+    calls: ToolCallReader = msgspec.field(default_factory=lambda: _NO_CALLS)
     reasoning: ReasoningFields = msgspec.field(default_factory=lambda: _NO_REASONING)
     finish_reason: str | None = None
     sequence: str | None = None
@@ -100,15 +102,20 @@ class ChoiceReader(msgspec.Struct):
         if calls:
             if type(calls) is not list:
                 raise unreadable_response(f"tool_calls is {kind_of(calls)}")
-            self._end_block(out)
-            self._emit_deferred(out)
+            reader = self._begin_calls(out)
             for position, fragment in enumerate(calls):
-                self.calls.read_fragment(fragment, out, default_index=position if whole else None)
+                reader.read_fragment(fragment, out, default_index=position if whole else None)
         legacy = delta.get("function_call")
         if legacy is not None:
-            self._end_block(out)
-            self._emit_deferred(out)
-            self.calls.read_fragment({"index": 0, "function": legacy}, out)  # one call without id and index
+            # One call without id and index.
+            self._begin_calls(out).read_fragment({"index": 0, "function": legacy}, out)
+
+    def _begin_calls(self, out: list[Event]) -> ToolCallReader:
+        self._end_block(out)
+        self._emit_deferred(out)
+        if self.calls is _NO_CALLS:
+            self.calls = ToolCallReader(self.index, self._ids, self._model)
+        return self.calls
 
     def _read_extensions(self, delta: JSONObject, out: list[Event]) -> None:
         """Read the members outside of the official delta: reasoning, annotations, and unknown ones."""

@@ -26,7 +26,7 @@ from dragoman.protocols._openai.errors import parse_error
 from dragoman.protocols._openai.settings import fit_tier
 from dragoman.protocols.openai_chat.errors import has_error
 from dragoman.protocols.openai_chat.response_content_in import ChoiceReader
-from dragoman.protocols.openai_chat.response_tool_calls_in import IdAllocator, ToolCallReader
+from dragoman.protocols.openai_chat.response_tool_calls_in import IdAllocator
 from dragoman.protocols.openai_chat.shapes import CHOICE_SHAPE, READ_SHAPE, RESPONSE_SHAPE
 from dragoman.protocols.openai_chat.tables import ERROR_FINISH_REASONS, NAME, TITLE
 from dragoman.protocols.openai_chat.usage import read_usage
@@ -200,9 +200,8 @@ class ChatReader:
         delta = choice.get("delta")
         if state is None:
             CHOICES.check(len(self._choices) + 1, "/choices")
-            calls = ToolCallReader(index, self._ids, self._model)
             state = self._choices[index] = ChoiceReader(
-                index, f"/choices/{index}", calls, self._ids, self._model, self._ledger
+                index, f"/choices/{index}", self._ids, self._model, self._ledger
             )
             if delta is None:
                 delta = choice.get("message")
