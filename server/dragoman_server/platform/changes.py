@@ -114,27 +114,27 @@ class Flag:
             await self._changes.wait()
 
 
-class Lock:
+class Lock(Changes):
     """A lock of a few tasks, in no order. An anyio.Lock is a queue of 0.8 KiB, and each open stream would hold two.
 
     Attributes:
         locked: One of the tasks has it.
     """
 
-    __slots__ = ("_changes", "locked")
+    __slots__ = ("locked",)
 
     def __init__(self) -> None:
+        super().__init__()
         self.locked = False
-        self._changes = Changes()
 
     async def __aenter__(self) -> None:
         while self.locked:
-            await self._changes.wait()
+            await self.wait()
         self.locked = True
 
     async def __aexit__(self, *exc: object) -> None:
         self.locked = False
-        self._changes.note()
+        self.note()
 
 
 def loop_of_task() -> asyncio.AbstractEventLoop | None:

@@ -5,6 +5,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from functools import lru_cache
 
 import anyio
 import anyio.abc
@@ -119,7 +120,7 @@ class _Server:
 
     async def _serve(self, sock: socket.socket) -> None:
         try:
-            client, server = _address(sock.getpeername()), _address(sock.getsockname())
+            client, server = _address(sock.getpeername()), _own_address(sock.getsockname())
             tls = self._worker.tls
             stream = await self._handshake(sock, tls)
         except OSError:
@@ -152,3 +153,6 @@ class _Server:
 
 def _address(name: object) -> Address | None:
     return (str(name[0]), int(name[1])) if isinstance(name, tuple) else None
+
+
+_own_address = lru_cache(maxsize=64)(_address)  # of many connections

@@ -32,6 +32,12 @@ WRITE_SIZE = 128 * 1024
 class AsyncioStream(asyncio.Protocol):
     """See `ByteStream`."""
 
+    __slots__ = (
+        *("_buffer", "_buffered", "_deadline", "_eof", "_error", "_interrupted", "_loop", "_lost"),
+        *("_may_half_close", "_paused", "_reader", "_socket", "_take", "_take_timeout", "_time"),
+        *("_timer", "_timer_at", "_transport", "_writable"),
+    )
+
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
         self._loop = asyncio.get_running_loop()
