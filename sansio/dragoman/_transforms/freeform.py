@@ -25,10 +25,10 @@ _SCHEMA: JSONObject = {
 }
 
 _BLANKS = " \t\r\n"
-_HEAD = re.compile(r'[ \t\r\n]*\{[ \t\r\n]*"input"[ \t\r\n]*:[ \t\r\n]*"')
+_HEAD = r'[ \t\r\n]*\{[ \t\r\n]*"input"[ \t\r\n]*:[ \t\r\n]*"'
 # Every proper prefix of something that _HEAD matches.
-_HEAD_PREFIX = re.compile(r'[ \t\r\n]*(\{[ \t\r\n]*("(i(n(p(u(t("[ \t\r\n]*(:[ \t\r\n]*)?)?)?)?)?)?)?)?)?\Z')
-_TAIL = re.compile(r"[ \t\r\n]*\}[ \t\r\n]*\Z")
+_HEAD_PREFIX = r'[ \t\r\n]*(\{[ \t\r\n]*("(i(n(p(u(t("[ \t\r\n]*(:[ \t\r\n]*)?)?)?)?)?)?)?)?)?\Z'
+_TAIL = r"[ \t\r\n]*\}[ \t\r\n]*\Z"
 _SPECIAL = re.compile(r'["\\]')
 # A whole escape, or as much of a wrong one as is certainly wrong; nothing while more text could complete it.
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|u(?=[0-9a-fA-F]{0,3}[^0-9a-fA-F])|[^u])", re.DOTALL)
@@ -101,12 +101,12 @@ class InputUnwrapper(msgspec.Struct):
         if self._part is _Part.HEAD and text.strip(_BLANKS):
             pending = "".join(self._pieces)
             self._pieces = [pending]
-            head = _HEAD.match(pending)
+            head = re.match(_HEAD, pending)
             if head is not None:
                 self._part = _Part.STRING
                 self._pieces = [pending[head.end() :]]
                 return self._unescape()
-            if _HEAD_PREFIX.match(pending) is None:
+            if re.match(_HEAD_PREFIX, pending) is None:
                 self._part = _Part.OTHER
         return ""
 
@@ -117,7 +117,7 @@ class InputUnwrapper(msgspec.Struct):
             self.exact = False
             return _only_string(rest)
         # Cut inside the string: what came is the input so far. Text after it other than `}` is no input.
-        self.exact = self._part is _Part.TAIL and _TAIL.match(rest) is not None
+        self.exact = self._part is _Part.TAIL and re.match(_TAIL, rest) is not None
         return self._surrogate
 
     def _unescape(self) -> str:

@@ -45,7 +45,7 @@ class Route(msgspec.Struct, frozen=True):
     """Where an API has one path of a protocol.
 
     Attributes:
-        end: The end of the protocol's URL, without its query.
+        end: A pattern of the end of the protocol's URL, without its query.
         path: Below the base URL: with `{model}`, and with the named groups of `end`.
         stream_path: The one for a stream, if that is another.
         models: The pattern of the names of the models that it is for.
@@ -55,11 +55,11 @@ class Route(msgspec.Struct, frozen=True):
         counts_in: The body is that of CountTokens, with the protocol's in it, and this member of the answer the count.
     """
 
-    end: re.Pattern[str]
+    end: str
     path: str
     stream_path: str | None = None
     models: str = "*"
-    model: re.Pattern[str] = re.compile("(.*)", re.DOTALL)
+    model: str = "(?s)(.*)"
     body: BodyChanges | None = None
     event_stream: bool = False
     counts_in: str = ""
@@ -104,12 +104,12 @@ class CloudApi(msgspec.Struct, frozen=True):
     def speaks(self, protocol: UpstreamSpec) -> bool:
         """True if the API has a protocol: its path is one of the routes, if there are any."""
         path = f"{protocol.base_path}{protocol.path_for('model', stream=False)}"
-        return not self.routes or any(route.end.search(path) for route in self.routes)
+        return not self.routes or any(re.search(route.end, path) for route in self.routes)
 
     def route(self, url: str, model: str) -> Route | None:
         """Return where the API has a URL of a protocol, without its query, for a model; None if that stays as it is."""
-        fitting = (each for each in self.routes if each.end.search(url) and matches(model, each.models))
-        return next((each for each in fitting if each.model.fullmatch(model)), None)
+        fitting = (each for each in self.routes if re.search(each.end, url) and matches(model, each.models))
+        return next((each for each in fitting if re.fullmatch(each.model, model)), None)
 
     def beta(self, name: str) -> str | None:
         """Return the name by which the API has a beta, None if it does not have it."""
@@ -221,19 +221,20 @@ AWS_STREAM_STATUSES: Mapping[str, int] = {
     **_AWS_ERRORS,
 }
 
-_MESSAGES = re.compile(r"/v1/messages$")
-_COUNT = re.compile(r"/v1/messages/count_tokens$")
-_CHAT = re.compile(r"/chat/completions$")
-_RESPONSES = re.compile(r"/responses(?P<rest>/[a-z_]+)?$")
+_MESSAGES = r"/v1/messages$"
+_COUNT = r"/v1/messages/count_tokens$"
+_CHAT = r"/chat/completions$"
+_RESPONSES = r"/responses(?P<rest>/[a-z_]+)?$"
 # Not known to count their tokens.
-_RESPONSES_UNCOUNTED = re.compile(r"/responses(?P<rest>/(?!input_tokens)[a-z_]+)?$")
+_RESPONSES_UNCOUNTED = r"/responses(?P<rest>/(?!input_tokens)[a-z_]+)?$"
 # The paths with the name of a deployment (openai 3.54.0, lib/azure.py).
-_DEPLOYED = re.compile(
-    r"/(?P<rest>(?:chat/)?completions|embeddings|audio/(?:transcriptions|translations|speech)|images/(?:generations|edits))$"
+_DEPLOYED = (
+    r"/(?P<rest>(?:chat/)?completions|embeddings|audio/(?:transcriptions|translations|speech)"
+    r"|images/(?:generations|edits))$"
 )
-_FILES = re.compile(r"/(?P<rest>(?:files|batches)(?:/[^/]+)*)$")
-_GENERATE = re.compile(r"/v1(?:beta)?/models/(?P<model>[^/]+):(?P<verb>[A-Za-z]+)$")
-_MODELS = re.compile(r"/models$")
+_FILES = r"/(?P<rest>(?:files|batches)(?:/[^/]+)*)$"
+_GENERATE = r"/v1(?:beta)?/models/(?P<model>[^/]+):(?P<verb>[A-Za-z]+)$"
+_MODELS = r"/models$"
 
 _OLD_VERSIONS = ("2023-01-01", "2023-06-01")
 _VERTEX_BODY = BodyChanges(("model",), dict.fromkeys(_OLD_VERSIONS, "vertex-2023-10-16"))
@@ -248,7 +249,7 @@ _INVOKE_BODY = BodyChanges(
 _COUNT_TOKENS = Route(
     _COUNT,
     "/model/{model}/count-tokens",
-    model=re.compile(r"(?:.*[./])?(anthropic\.[^/]+)"),
+    model=r"(?:.*[./])?(anthropic\.[^/]+)",
     body=_INVOKE_BODY,
     counts_in="inputTokens",
 )

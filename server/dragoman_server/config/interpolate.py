@@ -13,8 +13,8 @@ from dragoman_server.settings.values import InvalidValue
 # Enough for a key or a certificate chain. A larger file is the wrong file.
 MAX_FILE_BYTES = 64 * 1024
 
-_DOLLAR = re.compile(r"\$(?:(?P<escaped>\$)|\{(?P<inner>[^}]*)\})?")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DOLLAR = r"\$(?:(?P<escaped>\$)|\{(?P<inner>[^}]*)\})?"
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
 def expand(text: str, environ: Mapping[str, str], directory: Path, references: list[str]) -> str:
@@ -33,14 +33,14 @@ def expand(text: str, environ: Mapping[str, str], directory: Path, references: l
         references.append(inner)
         if inner.startswith("file:"):
             return _read(inner.removeprefix("file:"), directory)
-        if not _NAME.fullmatch(inner):
+        if not re.fullmatch(_NAME, inner):
             raise InvalidValue(f'"${{{inner}}}" is neither "${{NAME}}" nor "${{file:PATH}}"')
         value = environ.get(inner)
         if value is None:
             raise InvalidValue(f"the environment variable {inner} is not set")
         return value
 
-    return _DOLLAR.sub(replace, text)
+    return re.sub(_DOLLAR, replace, text)
 
 
 def _read(name: str, directory: Path) -> str:

@@ -19,7 +19,7 @@ from dragoman_server.feed.workers import CONNECTION_ERRORS, WorkerConnection, ha
 # Seconds between two looks for workers that have started.
 _LOOK_S = 0.25
 
-_PLACE = re.compile(r"([0-9a-f]{1,16}-[0-9a-f]{8})\.([0-9]{1,15})")
+_PLACE = r"([0-9a-f]{1,16}-[0-9a-f]{8})\.([0-9]{1,15})"
 
 # Takes what there is of one worker. worker: its name.
 TakeBatch = Callable[[str, EventBatch], Awaitable[None]]
@@ -31,7 +31,7 @@ class UnknownEventId(ValueError):
 
 def parse_event_id(id: str) -> dict[str, int]:
     """Return the numbers in the id of an event, by worker. Raises UnknownEventId."""
-    places = [_PLACE.fullmatch(part) for part in id.split(",")]
+    places = [re.fullmatch(_PLACE, part) for part in id.split(",")]
     found = {place[1]: int(place[2]) for place in places if place is not None}
     if len(found) < len(places):
         raise UnknownEventId

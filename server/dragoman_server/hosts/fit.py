@@ -1,5 +1,7 @@
 """Fit calls to the APIs of clouds, as the table `CLOUD_APIS` says."""
 
+import re
+
 from msgspec.structs import replace
 
 from dragoman import RemoteProtocolError, RequestHead, peek
@@ -37,7 +39,7 @@ def fit_cloud_call(call: UpstreamCall, upstream: UpstreamSettings) -> UpstreamCa
     if route is None:
         return call
     path = route.stream_path if head.stream and route.stream_path is not None else route.path
-    found, model = route.end.search(url), route.model.fullmatch(head.model)
+    found, model = re.search(route.end, url), re.fullmatch(route.model, head.model)
     assert found is not None  # it is the route of both
     assert model is not None
     for name, value in {**found.groupdict(""), "api_version": upstream.api_version}.items():

@@ -23,11 +23,10 @@ MAX_SKEW_S = 300
 
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _SERVICES = {api.scope for api in CLOUD_APIS.values() if api.extra == "bedrock"}
-_FORM = re.compile(
-    _ALGORITHM
-    + r" Credential=(?P<key_id>[\w-]{1,128})/(?P<scope>(?P<day>\d{8})/[\w-]{1,40}/(?P<service>[\w-]{1,40})"
-    r"/aws4_request), *SignedHeaders=(?P<names>[a-z0-9_;-]+), *Signature=(?P<signature>[0-9a-f]{64})",
-    re.ASCII,
+_FORM = (
+    rf"(?a){_ALGORITHM} Credential="
+    r"(?P<key_id>[\w-]{1,128})/(?P<scope>(?P<day>\d{8})/[\w-]{1,40}/(?P<service>[\w-]{1,40})/aws4_request), *"
+    r"SignedHeaders=(?P<names>[a-z0-9_;-]+), *Signature=(?P<signature>[0-9a-f]{64})"
 )
 _TIME = "%Y%m%dT%H%M%SZ"
 
@@ -89,7 +88,7 @@ def read_signature(headers: Iterable[tuple[bytes, bytes]], now: float) -> AwsSig
     if not any(name == b"authorization" and value.startswith(b"AWS4-") for name, value in headers):
         return None
     values = _values(headers)
-    found, time = _FORM.fullmatch(values["authorization"]), values.get("x-amz-date", "")
+    found, time = re.fullmatch(_FORM, values["authorization"]), values.get("x-amz-date", "")
     if (
         found is None
         or not {"host", "x-amz-date"} <= set(found["names"].split(";"))

@@ -62,11 +62,11 @@ class CloudPath:
     unwrap: Callable[[bytes], bytes] | None = None
     reply: WriteReply | None = None
     framing: Framing | None = None
-    pattern: re.Pattern[str] = field(init=False, repr=False)
+    pattern: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         places = {name: f"(?P<{name}>{pattern})" for name, pattern in PLACES.items()}
-        object.__setattr__(self, "pattern", re.compile(self.path.format(**places)))
+        object.__setattr__(self, "pattern", self.path.format(**places))
 
 
 def _invoke_model(status: int, body: bytes) -> tuple[int, bytes, HeaderList]:
@@ -244,7 +244,7 @@ def _header_value(member: str, raw: msgspec.Raw) -> str:
 def cloud_request_at(path: str) -> tuple[str, CloudRequest] | None:
     """Return where a path of a cloud leads here, and what is special about its requests; None for any other path."""
     for row in CLOUD_PATHS:
-        found = row.pattern.fullmatch(path)
+        found = re.fullmatch(row.pattern, path)
         if found is not None:
             places = found.groupdict()
             return row.leads_to.format(**places), CloudRequest(row, places.get("model", ""))

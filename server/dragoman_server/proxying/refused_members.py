@@ -28,21 +28,18 @@ _CODES = frozenset(
     {"unsupported_parameter", "unknown_parameter", "unrecognized_parameter", "extra_forbidden"}
 )
 
-_PATTERNS = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        # OpenAI: "Unsupported parameter: 'x' is not supported with this model." "Unknown parameter: 'x'."
-        # "Unrecognized request argument supplied: x". Go: 'json: unknown field "x"'.
-        r"(?:unsupported|unknown|unrecognized|unexpected|invalid) (?:request )?"
-        r"(?:parameter|argument|field|property|key)(?:\(s\)|s)?(?: supplied| in object)?:? ['\"`]?([a-z_]+)\b(?![.\[])",
-        # Groq: "property 'x' is unsupported".
-        r"property ['\"`]([a-z_]+)['\"`] is (?:unsupported|not supported)",
-        # Google: 'Unknown name "x": Cannot find field.'
-        r"unknown name \"([a-z_]+)\": cannot find field",
-        # Anthropic: "x: Extra inputs are not permitted". Pydantic: "{'type': 'extra_forbidden', 'loc': ('body', 'x')".
-        r"(?:^|[\s'\"])([a-z_]+): extra inputs are not permitted",
-        r"extra_forbidden['\"], ?['\"]loc['\"]: ?[\[(]['\"]body['\"], ?['\"]([a-z_]+)['\"][\])]",
-    )
+_PATTERNS = (
+    # OpenAI: "Unsupported parameter: 'x' is not supported with this model." "Unknown parameter: 'x'."
+    # "Unrecognized request argument supplied: x". Go: 'json: unknown field "x"'.
+    r"(?:unsupported|unknown|unrecognized|unexpected|invalid) (?:request )?"
+    r"(?:parameter|argument|field|property|key)(?:\(s\)|s)?(?: supplied| in object)?:? ['\"`]?([a-z_]+)\b(?![.\[])",
+    # Groq: "property 'x' is unsupported".
+    r"property ['\"`]([a-z_]+)['\"`] is (?:unsupported|not supported)",
+    # Google: 'Unknown name "x": Cannot find field.'
+    r"unknown name \"([a-z_]+)\": cannot find field",
+    # Anthropic: "x: Extra inputs are not permitted". Pydantic: "{'type': 'extra_forbidden', 'loc': ('body', 'x')".
+    r"(?:^|[\s'\"])([a-z_]+): extra inputs are not permitted",
+    r"extra_forbidden['\"], ?['\"]loc['\"]: ?[\[(]['\"]body['\"], ?['\"]([a-z_]+)['\"][\])]",
 )
 
 
@@ -50,7 +47,8 @@ def refused_member(error: WireError, sent: Collection[str]) -> str | None:
     """Return the member that an upstream has refused, None if the error names none, or several. sent: all members."""
     if error.status not in _STATUSES:
         return None
-    names = {match[1] for pattern in _PATTERNS for match in pattern.finditer(error.message[:_MAX_TEXT])}
+    text = error.message[:_MAX_TEXT]
+    names = {match[1] for pattern in _PATTERNS for match in re.finditer(pattern, text, re.IGNORECASE)}
     if error.code in _CODES and error.param is not None:
         names.add(error.param)
     named = names.intersection(sent)

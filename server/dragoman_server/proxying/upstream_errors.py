@@ -27,9 +27,7 @@ from dragoman_server.wire.headers import HeaderList, media_type
 _PROXY_AUTHENTICATION_REQUIRED = 407
 
 # How errors of vendors identify their customer: "in organization org-...", "for your organization (0a1b...)".
-_CUSTOMER = re.compile(
-    r"\b(org|proj)[-_][A-Za-z0-9]{16,} | (?<=organization\ \() [0-9a-f-]{36} (?=\))", re.VERBOSE
-)
+_CUSTOMER = r"(?x)\b(org|proj)[-_][A-Za-z0-9]{16,} | (?<=organization\ \() [0-9a-f-]{36} (?=\))"
 
 # A byte order mark and white space.
 _BLANK = b"\xef\xbb\xbf \t\r\n"
@@ -42,11 +40,9 @@ _WRONG_PATH_KINDS = frozenset({ErrorKind.NOT_FOUND, ErrorKind.METHOD})
 
 # Messages for a path that a server does not have: OpenAI, Groq, FastAPI, Go, llama.cpp, Azure, Fastify, Kong. With any
 # other message it is the model that was not found, or what a request refers to.
-_NO_SUCH_PATH = re.compile(
-    r"""invalid\ url\b.* | (unrecognized|unknown)\ request\ url\b.* | no\ route\ matched\b.* | route\ .*\ not\ found
-    | method\ not\ allowed\.? | (404:?\ )? ((page|file|path|resource|endpoint|url)\ )? not\ found\.?""",
-    re.IGNORECASE | re.VERBOSE | re.DOTALL,
-)
+_NO_SUCH_PATH = r"""(?isx)
+    invalid\ url\b.* | (unrecognized|unknown)\ request\ url\b.* | no\ route\ matched\b.* | route\ .*\ not\ found
+    | method\ not\ allowed\.? | (404:?\ )? ((page|file|path|resource|endpoint|url)\ )? not\ found\.?"""
 
 
 class Scrub(msgspec.Struct, frozen=True):
@@ -57,7 +53,7 @@ class Scrub(msgspec.Struct, frozen=True):
     accounts: tuple[AccountSettings, ...] = ()
 
     def __call__(self, text: str) -> str:
-        text = _CUSTOMER.sub(MASK, self.mask(text))
+        text = re.sub(_CUSTOMER, MASK, self.mask(text))
         for account in self.accounts:
             credential = cloud_credential(self.upstream, account)
             text = text if credential is None else credential.mask(text)
@@ -215,7 +211,7 @@ def _is_about_path(error: WireError, body: bytes) -> bool:
     """True if the upstream has nothing at the path of the request, which a wrong base_url causes."""
     if error.kind not in _WRONG_PATH_KINDS:
         return False
-    return not body or _is_markup(body) or _NO_SUCH_PATH.fullmatch(error.message) is not None
+    return not body or _is_markup(body) or re.fullmatch(_NO_SUCH_PATH, error.message) is not None
 
 
 def _may_begin_a_response(headers: HeaderList, first: bytes) -> bool:

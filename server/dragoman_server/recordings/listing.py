@@ -17,7 +17,7 @@ from dragoman_server.recordings.document import Recording, RecordingError, parse
 # Bytes of files that one search reads; a recording has 16 MiB at most, and the first one is always read.
 MAX_READ_BYTES = 32 * 1024 * 1024
 
-_NAME = re.compile(r"\d{8}T\d{6}Z-([0-9a-f]{32})\.json")
+_NAME = r"\d{8}T\d{6}Z-([0-9a-f]{32})\.json"
 
 
 class RecordingSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,13 +80,13 @@ def find_recordings(
 
 def is_cursor(text: str) -> bool:
     """True if a list of recordings may have had this cursor: the file that it names may be too old by now."""
-    return _NAME.fullmatch(text) is not None
+    return re.fullmatch(_NAME, text) is not None
 
 
 def recording_path(folder: Path, id: str) -> Path | None:
     """Return the file of the recording of a request, None if there is none. Raises OSError."""
     for name in _names(folder):
-        match = _NAME.fullmatch(name)
+        match = re.fullmatch(_NAME, name)
         if match is not None and match[1] == id:
             return folder / name
     return None
@@ -98,7 +98,7 @@ def _names(folder: Path) -> list[str]:
             return [
                 each.name
                 for each in entries
-                if _NAME.fullmatch(each.name) and each.is_file(follow_symlinks=False)
+                if re.fullmatch(_NAME, each.name) and each.is_file(follow_symlinks=False)
             ]
     except FileNotFoundError:
         return []  # the first recording makes the folder

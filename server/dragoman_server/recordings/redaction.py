@@ -38,7 +38,7 @@ _KEPT_MEMBERS = frozenset(
     rb"groundingChunkIndices".split()
 )
 # What such a string has if it is one: `code` is an error's, or a program that a model wrote.
-_WORD = re.compile(rb"[\w.:;/@|~=+-]*")
+_WORD = rb"[\w.:;/@|~=+-]*"
 # The members whose objects have names that a user chose, so that none of theirs is of a protocol.
 _FREE_MEMBERS = frozenset({b"input", b"args", b"arguments", b"metadata", b"variables"})
 _FUNCTION_RESPONSES = (
@@ -53,15 +53,13 @@ _TOKEN = re.compile(
     _STRING.pattern + rb"|(?P<numbers>\[(?:[\s\d.eE,+-]|null)+(?:\]|\Z))|(?P<number>-?\d[\d.eE+-]*)|[{}\[]",
     re.DOTALL,
 )
-_DIGIT = re.compile(rb"\d")
+_DIGIT = rb"\d"
 # An event's data, and the place in the response that it is about: `index`, `output_index`.
-_LINE = re.compile(rb"^data:[^\r\n]*", re.MULTILINE)
-_INDEX = re.compile(rb'"(\w*index)"\s*:\s*(\d+)')
+_LINE = rb"(?m)^data:[^\r\n]*"
+_INDEX = rb'"(\w*index)"\s*:\s*(\d+)'
 # The replaced characters: letters, and the bytes of all other characters. Not the words that are JSON values, inside of
 # arguments, nor escapes.
-_LETTERS = re.compile(
-    rb"\\u[0-9a-fA-F]{4}|\\.|\b(?:true|false|null)\b|(?P<letters>[A-Za-z]+|[\x80-\xff]+)|\d+"
-)
+_LETTERS = rb"\\u[0-9a-fA-F]{4}|\\.|\b(?:true|false|null)\b|(?P<letters>[A-Za-z]+|[\x80-\xff]+)|\d+"
 
 
 def redact_headers(
@@ -109,8 +107,8 @@ def _spans_in_deltas(body: bytes, mask: Mask) -> Iterator[tuple[int, int]]:
     if _is_json(body):
         return
     texts: dict[object, list[tuple[int, int]]] = {}
-    for line in _LINE.finditer(body):
-        indexes, names, name = tuple(_INDEX.findall(line[0])), Counter[bytes](), b""
+    for line in re.finditer(_LINE, body):
+        indexes, names, name = tuple(re.findall(_INDEX, line[0])), Counter[bytes](), b""
         for string in _STRING.finditer(body, *line.span()):
             if string[2] is not None:
                 name = string[1]
@@ -189,10 +187,10 @@ def _redact_json(data: bytes) -> bytes:
             in_array = True
         elif match["numbers"] or match["number"]:
             is_text = free or (match["numbers"] and name not in _KEPT_MEMBERS)
-            return _DIGIT.sub(b"1", found) if is_text else found
+            return re.sub(_DIGIT, b"1", found) if is_text else found
         elif match[2] is not None:
             name, in_array = match[1], False
-        elif free or name not in _KEPT_MEMBERS or _WORD.fullmatch(match[1]) is None:
+        elif free or name not in _KEPT_MEMBERS or re.fullmatch(_WORD, match[1]) is None:
             return found.replace(match[1], _without_letters(match[1]))
         return found
 
@@ -200,7 +198,7 @@ def _redact_json(data: bytes) -> bytes:
 
 
 def _without_letters(text: bytes) -> bytes:
-    return _LETTERS.sub(_replace, text)
+    return re.sub(_LETTERS, _replace, text)
 
 
 def _replace(match: re.Match[bytes]) -> bytes:

@@ -37,7 +37,7 @@ from dragoman_server.wire.headers import media_type
 
 # What differs from one moment or one secret to the next: times, and signatures that server.secret has signed, also as
 # they are in recordings without texts.
-_VOLATILE = re.compile(rb'(?<="completed_at":)\d+|(?:drg|xxx)1\.[\w.=+/-]+')
+_VOLATILE = rb'(?<="completed_at":)\d+|(?:drg|xxx)1\.[\w.=+/-]+'
 
 
 class Replayed(msgspec.Struct, frozen=True):
@@ -161,7 +161,7 @@ def first_difference(recording: Recording, replayed: Replayed) -> Difference | N
     before, now = joined(recording.response.pieces), replayed.response
     if beat := replayed.heartbeat:
         before, now = before.replace(beat, b""), now.replace(beat, b"")
-    before, now = _VOLATILE.sub(b"0", before), _VOLATILE.sub(b"0", now)
+    before, now = re.sub(_VOLATILE, b"0", before), re.sub(_VOLATILE, b"0", now)
     if not recording.response.completed:
         now = now[: len(before)]  # the client left
     if before == now:

@@ -19,7 +19,7 @@ from dragoman_server.relayed.table import JSON, SSE
 TAIL_BYTES = 4096
 
 # OpenAI and most others; Cohere; Google.
-_USAGE = re.compile(r'"(?:usage|billed_units|usageMetadata)"\s*:\s*(?={)')
+_USAGE = r'"(?:usage|billed_units|usageMetadata)"\s*:\s*(?={)'
 
 # The neutral names of the counts that there are: OpenAI, Cohere, Google; Voyage and Jina have a total only.
 _INPUT = ("prompt_tokens", "input_tokens", "promptTokenCount", "total_tokens")
@@ -35,21 +35,21 @@ _decode = json.JSONDecoder().raw_decode
 ID_REST = r"[-_](?=[a-z_-]*[A-Z0-9])[A-Za-z0-9_-]{4,100}"
 CACHE_NAME = "cachedContents/[A-Za-z0-9-]{1,100}"
 _ID = rf"[a-z]{{2,24}}{ID_REST}"
-_IDS = re.compile(rf'"(?:(?:\w*_)?id"\s*:\s*"({_ID})|name"\s*:\s*"({CACHE_NAME}))"'.encode())
-_ID_IN_PATH = re.compile(rf"(?<=/)(?:{CACHE_NAME}|{_ID})(?=/|$)")
+_IDS = rf'"(?:(?:\w*_)?id"\s*:\s*"({_ID})|name"\s*:\s*"({CACHE_NAME}))"'.encode()
+_ID_IN_PATH = rf"(?<=/)(?:{CACHE_NAME}|{_ID})(?=/|$)"
 # Those of one body. An answer has a few that matter.
 _MAX_IDS = 16
 
 
 def ids_in(body: bytes) -> list[str]:
     """Return the ids of vendors' objects in a body of JSON."""
-    found = dict.fromkeys((each[1] or each[2]).decode() for each in islice(_IDS.finditer(body), _MAX_IDS))
+    found = dict.fromkeys((each[1] or each[2]).decode() for each in islice(re.finditer(_IDS, body), _MAX_IDS))
     return list(found)
 
 
 def ids_in_path(path: str) -> list[str]:
     """Return the ids of vendors' objects in a path."""
-    return _ID_IN_PATH.findall(path)[:_MAX_IDS]
+    return re.findall(_ID_IN_PATH, path)[:_MAX_IDS]
 
 
 # Bytes in which there may be the beginning of a member with a URL, up to the path.
@@ -148,7 +148,7 @@ def _origin_of(member: str) -> re.Pattern[bytes]:
 def last_usage(tail: bytes) -> Mapping[str, float]:
     """Return the counts of the last usage in the end of a body, none if there is none."""
     text = tail.decode("utf-8", "replace")
-    for found in reversed([*_USAGE.finditer(text)]):
+    for found in reversed([*re.finditer(_USAGE, text)]):
         try:
             value: dict[str, Any] = _decode(text, found.end())[0]
         except (ValueError, RecursionError):

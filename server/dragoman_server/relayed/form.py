@@ -18,13 +18,13 @@ MAX_HEADER_BYTES = 8 * 1024
 MAX_MODEL_BYTES = 1024
 
 _CRLF = b"\r\n"
-_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\t -~\x80-\xff]*)")
+_LINE = rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\t -~\x80-\xff]*)"
 # `; name=value` or `; name="value"`. Browsers and SDKs write %22 or \" for a quote.
 _PARAMETER = re.compile(
     rb"[ \t]*;[ \t]*([!#$%&'*+.^_`|~0-9A-Za-z-]+)=(?:\"((?:[^\"\\]|\\.)*)\"|([^\s;\",]+))"
 )
 # "a boundary ... consisting of 1 to 70 characters from a set of characters known to be very robust" -- RFC 2046, 5.1.1
-_BOUNDARY = re.compile(rb"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]")
+_BOUNDARY = rb"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]"
 _PLAIN_ENCODINGS = frozenset({b"7bit", b"8bit", b"binary"})
 
 
@@ -32,7 +32,7 @@ def boundary_of(content_type: str) -> bytes:
     """Return the boundary of a form. Raises RemoteProtocolError."""
     _, mark, rest = content_type.encode("latin-1", "replace").partition(b";")
     found = [value for name, value in _parameters(mark + rest) if name == b"boundary"]
-    if len(found) != 1 or _BOUNDARY.fullmatch(found[0]) is None:
+    if len(found) != 1 or re.fullmatch(_BOUNDARY, found[0]) is None:
         raise _broken("content-type has no boundary, or not one that RFC 2046 allows")
     return found[0]
 
@@ -188,7 +188,7 @@ def model_field(boundary: bytes, model: str) -> bytes:
 
 def _is_model(headers: bytes) -> bool:
     """True if these are the headers of the field `model`."""
-    lines = [_LINE.fullmatch(line) for line in headers.split(_CRLF)]
+    lines = [re.fullmatch(_LINE, line) for line in headers.split(_CRLF)]
     fields = {line[1].lower(): line[2].strip() for line in lines if line is not None}
     if len(fields) < len(lines):
         raise _broken("a header of a part is malformed, or there twice")

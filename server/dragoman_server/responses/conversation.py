@@ -16,7 +16,7 @@ from dragoman.jsontext import JSON, JSONObject, decode, encode, kind_of
 from dragoman_server.responses.stores.base import StoredItem, StoredResponse
 
 # Ids have letters, digits, underscores and dashes. OpenAI's have some 60 characters.
-_ID = re.compile(r"[A-Za-z0-9_-]{1,200}\Z")
+_ID = r"[A-Za-z0-9_-]{1,200}\Z"
 
 # The prefixes of ids that OpenAI's server gives to items without one.
 _PREFIXES = {
@@ -32,9 +32,9 @@ _OTHER_PREFIX = "item"
 
 # Finds requests that may refer to items without decoding them. An object with only an id is a reference as well.
 _NULL_TYPE = rb'"type"\s*+:\s*+null\s*+'
-_REFERENCE = re.compile(
-    rb'"item_reference"|\{\s*+(?:%b,\s*+)?+"id"\s*+:\s*+"[^"]*+"\s*+(?:,\s*+%b)?+\}'
-    % (_NULL_TYPE, _NULL_TYPE)
+_REFERENCE = rb'"item_reference"|\{\s*+(?:%b,\s*+)?+"id"\s*+:\s*+"[^"]*+"\s*+(?:,\s*+%b)?+\}' % (
+    _NULL_TYPE,
+    _NULL_TYPE,
 )
 
 # The statuses from which a conversation can continue, and all statuses of responses that have ended. Some servers send
@@ -45,7 +45,7 @@ _ENDED = (*_CONTINUABLE, "failed", "cancelled")
 
 def is_id(value: object) -> bool:
     """True if a value can be the id of a stored response or item."""
-    return isinstance(value, str) and _ID.match(value) is not None
+    return isinstance(value, str) and re.match(_ID, value) is not None
 
 
 class StateParams(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ def read_state_params(request_head: RequestHead) -> StateParams:
             code="invalid_type",
         )
     received = bytes(request_head.fields.get("input", b""))
-    may_refer = _REFERENCE.search(received) is not None
+    may_refer = re.search(_REFERENCE, received) is not None
     return StateParams(previous or None, _field(request_head, "store") is not False, may_refer)
 
 

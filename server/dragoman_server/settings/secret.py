@@ -26,7 +26,7 @@ MIN_SECRET_LENGTH = 8
 
 # The gateway has only the hashes of client keys, but a client may send its key in the wrong place.
 CLIENT_KEY_PREFIX = "drk_"
-_CLIENT_KEY = re.compile(rf"{CLIENT_KEY_PREFIX}[A-Za-z0-9_-]{{20,}}")
+_CLIENT_KEY = rf"{CLIENT_KEY_PREFIX}[A-Za-z0-9_-]{{20,}}"
 
 # Authentication schemes: the word before the secret in a header's value.
 _SCHEMES = frozenset({"apikey", "basic", "bearer", "key", "token"})
@@ -152,7 +152,7 @@ class Mask:
         found = self._found(read)
         places = _places(text, sorted({place for span in found for place in span}))
         spans: list[tuple[int, int]] = []
-        client_keys = [key.span() for key in _CLIENT_KEY.finditer(text)]
+        client_keys = [key.span() for key in re.finditer(_CLIENT_KEY, text)]
         for start, end in sorted([*((places[first], places[last]) for first, last in found), *client_keys]):
             if spans and start < spans[-1][1]:
                 spans[-1] = spans[-1][0], max(spans[-1][1], end)
@@ -189,11 +189,9 @@ class Mask:
 
 
 # Escaped letters: %73 and %2573; \u0073 and \\u0073, \/ and \"; &#115; and &#x73;, &amp;.
-_WRITTEN = re.compile(
-    r"""%(?:25)*([0-9a-fA-F]{2}) | \\+u([0-9a-fA-F]{4}) | \\+(["/\\]) | &\#[xX]([0-9a-fA-F]{1,6}); | &\#([0-9]{1,7});
-    | &(amp|lt|gt|quot|apos);""",
-    re.VERBOSE,
-)
+_WRITTEN = r"""(?x)
+    %(?:25)*([0-9a-fA-F]{2}) | \\+u([0-9a-fA-F]{4}) | \\+(["/\\]) | &\#[xX]([0-9a-fA-F]{1,6}); | &\#([0-9]{1,7});
+    | &(amp|lt|gt|quot|apos);"""
 _BASES = (16, 16, 0, 16, 10, 0)  # of the groups; 0: no number
 _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
@@ -224,14 +222,14 @@ _NO_TEXT = frozenset({int, float, bool, type(None)})
 def _read(text: str) -> str:
     """Return the text without escapes, in lower case."""
     if "%" in text or "\\" in text or "&" in text:
-        text = _WRITTEN.sub(_letter, text)
+        text = re.sub(_WRITTEN, _letter, text)
     return text.lower() if text.isascii() else text.translate(_SMALL)
 
 
 def _places(text: str, read: Iterable[int]) -> dict[int, int]:
     """Return the places in `text` of places in what _read() returns, given in their order."""
     places = {}
-    all_written = _WRITTEN.finditer(text)
+    all_written = re.finditer(_WRITTEN, text)
     written, shift = next(all_written, None), 0
     for place in read:
         while written is not None and written.start() < place + shift:

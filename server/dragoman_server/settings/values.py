@@ -22,31 +22,31 @@ from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import LOOPBACK_ORIGINS
 from dragoman_server.settings.upstreams import VERSION_HEADER
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
-_HOST_PATTERN = re.compile(r"[a-z0-9._*-]+")
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+_HOST = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
+_HOST_PATTERN = r"[a-z0-9._*-]+"
 # A token (RFC 9110, 5.6.2).
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 # RFC 9110, 5.5: visible characters, with spaces and tabs between them; obs-text is left out on purpose.
-_FIELD_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
-_VISIBLE = re.compile(r"[\x21-\x7e]+")
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_FIELD_VALUE = r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?"
+_VISIBLE = r"[\x21-\x7e]+"
+_DATE = r"\d{4}-\d\d-\d\d"
 _NO_URL = "{} is not a URL: it has spaces, control characters or characters outside ASCII"
 
 # The form of a text by its kind, and the error for others, in which {} is the text as it was written.
-_FORMS: dict[SettingKind, tuple[re.Pattern[str], str]] = {
+_FORMS: dict[SettingKind, tuple[str, str]] = {
     SettingKind.TEXT: (_FIELD_VALUE, "{} has characters that are not allowed in a header"),
     SettingKind.NAME: (
         NAME,
         "{} is not a valid name: use letters, digits, dots, dashes and underscores",
     ),
-    SettingKind.PATH: (re.compile(r"[^\0]+"), "{} is not a file name"),
+    SettingKind.PATH: (r"[^\0]+", "{} is not a file name"),
     SettingKind.SECRET: (
         _VISIBLE,
         "has spaces, line ends or characters outside ASCII, which a key cannot have",
     ),
     SettingKind.HASH: (
-        re.compile(r"[0-9a-f]{64}"),
+        r"[0-9a-f]{64}",
         "is not the hash of a key: write what `dragoman keys add` printed",
     ),
     SettingKind.HEADERS: (_FIELD_VALUE, "has line ends or other characters that are not allowed in a header"),
@@ -61,18 +61,16 @@ _FORMS: dict[SettingKind, tuple[re.Pattern[str], str]] = {
 _OWN_HEADERS = (
     # They frame or route a message: only the HTTP client sets them.
     (
-        re.compile(
-            "connection|content-length|expect|host|keep-alive|proxy-connection|te|trailer|transfer-encoding|upgrade"
-        ),
+        "connection|content-length|expect|host|keep-alive|proxy-connection|te|trailer|transfer-encoding|upgrade",
         "this header belongs to the connection and cannot be set",
     ),
     # Clients identify themselves by these, vendors' SDKs by x-stainless. The gateway sends its own.
     (
-        re.compile("originator|user-agent|x-app|x-stainless-.*"),
+        "originator|user-agent|x-app|x-stainless-.*",
         "this header identifies the sender, and the gateway sends its own",
     ),
     # The translation depends on it.
-    (re.compile(VERSION_HEADER), "this header has its own setting: anthropic_version"),
+    (VERSION_HEADER, "this header has its own setting: anthropic_version"),
 )
 
 _SWITCHES = {"true": True, "yes": True, "on": True, "1": True}
@@ -140,7 +138,7 @@ def _check_one(key: SettingSpec, value: object, raw: object) -> object:
         if key.choices and checked not in key.choices:
             raise InvalidValue(_choice_problem(key, str(raw)))
         form = _FORMS.get(key.kind)
-        if form and not form[0].fullmatch(checked):
+        if form and not re.fullmatch(form[0], checked):
             raise InvalidValue(form[1])
         least = key.limits.min_length
         if least and len(checked) < least:
@@ -190,14 +188,14 @@ def parse_text(key: SettingSpec, text: str) -> object:
 
 def _host(text: str) -> str:
     text = text.removeprefix("[").removesuffix("]")
-    if not _HOST.fullmatch(text) and not _is_address(text):
+    if not re.fullmatch(_HOST, text) and not _is_address(text):
         raise InvalidValue("{} is neither a host name nor an IP address")
     return text
 
 
 def _allowed_host(text: str) -> str:
     text = text.lower().removeprefix("[").removesuffix("]")
-    if not _HOST_PATTERN.fullmatch(text) and not _is_address(text):
+    if not re.fullmatch(_HOST_PATTERN, text) and not _is_address(text):
         raise InvalidValue('{} is not a host name: write it without scheme and port, such as "*.example.com"')
     return text
 
@@ -295,7 +293,7 @@ def missing_socks(url: str) -> str | None:
 
 def _start_of_day(value: object) -> object:
     """Return the time at which a date begins, in UTC; anything else as it is."""
-    if isinstance(value, str) and _DATE.fullmatch(value):
+    if isinstance(value, str) and re.fullmatch(_DATE, value):
         return f"{value}T00:00:00Z"
     if isinstance(value, date) and not isinstance(value, datetime):
         return datetime(value.year, value.month, value.day, tzinfo=UTC)
@@ -323,9 +321,9 @@ _CHECKS: dict[SettingKind, Callable[[Any], object]] = {
 
 def header_name(name: str) -> str:
     """Return the name in lower case. Raises InvalidValue."""
-    if not _TOKEN.fullmatch(name):
+    if not re.fullmatch(_TOKEN, name):
         raise InvalidValue("is not a header name")
     for pattern, problem in _OWN_HEADERS:
-        if pattern.fullmatch(name.lower()):
+        if re.fullmatch(pattern, name.lower()):
             raise InvalidValue(problem)
     return name.lower()

@@ -35,7 +35,7 @@ from dragoman_server.simulator.example import example_text
 # Tokens of an image or a file. Vendors count by its size.
 _MEDIA_TOKENS = 100
 
-_BLANK_LINE = re.compile(r"\n[ \t]*+\n")
+_BLANK_LINE = r"\n[ \t]*+\n"
 _CALL = re.compile(r"^call[ \t]+(\S+)[ \t]*", re.MULTILINE)
 
 # More calls than any client makes in one turn. The search for one may take time in proportion to the text.
@@ -90,7 +90,7 @@ class SimulatedRequest(msgspec.Struct, frozen=True):
             if message.role == "user":
                 for part in reversed(message.parts):
                     if isinstance(part, Text) and part.text.strip():
-                        return [each for each in _BLANK_LINE.split(part.text) if each.strip()][-1]
+                        return [each for each in re.split(_BLANK_LINE, part.text) if each.strip()][-1]
         return ""
 
     @property

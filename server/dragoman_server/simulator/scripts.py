@@ -53,7 +53,7 @@ _PARAGRAPH_SENTENCES = 8
 
 # Clients of the gateway may put the name of the upstream before the model's.
 _PREFIX = "sim/"
-_NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
+_NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,9})?"
 
 REFUSAL_TEXT = "I cannot help with that. The simulator refuses everything that is asked of this model."
 
@@ -79,10 +79,10 @@ _SHELL_TOOLS = {
     "run_shell_command": "command",
 }
 # Agents put their own texts around the user's, and may quote it.
-_COMMAND = re.compile(r"\brun `([^`\n]{1,1000})`")
+_COMMAND = r"\brun `([^`\n]{1,1000})`"
 
 # A word with the white space before it, or a part of a long one; joined, they are the text.
-_WORD = re.compile(r"\s{0,1000}+\S{1,1000}|\s{1,1000}")
+_WORD = r"\s{0,1000}+\S{1,1000}|\s{1,1000}"
 
 
 class Delay(msgspec.Struct, frozen=True):
@@ -148,7 +148,7 @@ def _say(text: str, kind: BlockKind = BlockKind.TEXT, block: int = 0) -> Iterato
     """Yield a block of text or refusal, with a delta for each word; nothing for an empty text."""
     if text:
         yield BlockStarted(block, kind)
-        yield from (TextDelta(block, word.group()) for word in _WORD.finditer(text))
+        yield from (TextDelta(block, word.group()) for word in re.finditer(_WORD, text))
         yield BlockEnded(block)
 
 
@@ -157,7 +157,7 @@ def _think(request: SimulatedRequest) -> Iterator[Step]:
     parts, form, signature = make_reasoning(request, item_id)
     yield BlockStarted(0, BlockKind.REASONING, item_id=item_id)
     for number, part in enumerate(parts):
-        yield from (ReasoningDelta(0, word, number, form) for word in _WORD.findall(part))
+        yield from (ReasoningDelta(0, word, number, form) for word in re.findall(_WORD, part))
     yield SignatureDelta(0, signature)
     yield BlockEnded(0)
 
@@ -261,7 +261,7 @@ def _shell(request: SimulatedRequest) -> Iterable[Step]:
     if request.results:
         return _say(request.quote_results())
     tool = next((tool for tool in request.tools if tool.name in _SHELL_TOOLS), None)
-    commands = _COMMAND.findall(request.user_text)
+    commands = re.findall(_COMMAND, request.user_text)
     if not isinstance(tool, FunctionTool) or not commands:
         return _say("There is no command to run, or no shell tool that is known to the simulator.")
     required = _required_only(tool.parameters)
@@ -441,7 +441,7 @@ def model_of(name: str) -> tuple[SimulatedModel, float]:
     if not at:
         return model, model.default
     setting = model.setting
-    if setting is None or not _NUMBER.fullmatch(number) or float(number) > setting.maximum:
+    if setting is None or not re.fullmatch(_NUMBER, number) or float(number) > setting.maximum:
         accepted = f"{setting.meaning}, a number from 0 to {setting.maximum}," if setting else "no number"
         message = f'the model "{plain}" accepts {accepted} after @'
         raise RequestRefused(message, code="invalid_value", path="/model")

@@ -17,7 +17,7 @@ IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 _MAX_PROXIES = 20
 
 # Some load balancers add the port: 192.0.2.1:4711, [2001:db8::1]:4711.
-_WITH_PORT = re.compile(r"\[([^\]]*)\](?::\d+)?|(\d+\.\d+\.\d+\.\d+):\d+")
+_WITH_PORT = r"\[([^\]]*)\](?::\d+)?|(\d+\.\d+\.\d+\.\d+):\d+"
 
 
 class ClientAddresses:
@@ -50,7 +50,7 @@ class ClientAddresses:
 
 
 def _parse(text: str) -> IPAddress | None:
-    match = _WITH_PORT.fullmatch(text)
+    match = re.fullmatch(_WITH_PORT, text)
     try:
         address = ipaddress.ip_address(match[1] or match[2] if match else text)
     except ValueError:

@@ -141,7 +141,7 @@ def _write_format(response_format: ResponseFormat, ledger: Ledger) -> JSONObject
 
 # Settings.
 
-_EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
+_EMAIL = r"[^@\s]+@[^@\s]+\.[^@\s]+"
 
 
 def _skip(value: JSON, path: str, ledger: Ledger) -> JSON:
@@ -268,7 +268,7 @@ def _hash_email(value: JSON, path: str, ledger: Ledger) -> JSON:
     "Do not include any identifying information such as name, email address, or phone number": anthropic 2.12.0,
     types/metadata_param.py.
     """
-    if type(value) is not str or _EMAIL.fullmatch(value) is None:
+    if type(value) is not str or re.fullmatch(_EMAIL, value) is None:
         return value
     import hashlib  # loads OpenSSL, which is slow, and few identifiers need it
 

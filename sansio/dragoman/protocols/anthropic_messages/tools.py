@@ -362,12 +362,12 @@ _FORMATS = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
 )
 # We do not send patterns with lookaround and the like, word boundaries, back references or large counts.
-_UNSUPPORTED_PATTERN = re.compile(r"\(\?|\\[bBpPk1-9]|\{\d{3,}|\{\d+,\d{3,}")
+_UNSUPPORTED_PATTERN = r"\(\?|\\[bBpPk1-9]|\{\d{3,}|\{\d+,\d{3,}"
 # Keywords that are sent with some values only.
 _PARTIAL_KEYWORDS: dict[str, Callable[[JSON], bool]] = {
     "format": lambda value: value in _FORMATS,
     "minItems": lambda value: value in (0, 1),
-    "pattern": lambda value: type(value) is str and _UNSUPPORTED_PATTERN.search(value) is None,
+    "pattern": lambda value: type(value) is str and re.search(_UNSUPPORTED_PATTERN, value) is None,
     "enum": lambda value: type(value) is list and not any(type(item) in (dict, list) for item in value),
 }
 

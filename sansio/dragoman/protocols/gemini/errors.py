@@ -47,11 +47,11 @@ _STATUSES = {402: 429, 413: 400, 415: 400, 422: 400, 529: 503}
 _OTHER_NAMES = {408: "DEADLINE_EXCEEDED", 501: "UNIMPLEMENTED", 502: "UNAVAILABLE"}
 _TYPE = "type.googleapis.com/google.rpc."
 # A quota of zero does not come back, and one of a day not soon: Gemini CLI 0.61.0 knows both by the same words.
-_NO_QUOTA = re.compile(r"\blimit: 0\b")
+_NO_QUOTA = r"\blimit: 0\b"
 _DAY = "PerDay"
 # A day's quota is reset at midnight in California, and RetryInfo is about the minute's.
 _DAY_DELAY_S = 3600.0
-_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s")
+_DURATION = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s"
 
 
 def read_error(status: int, body: bytes) -> WireError:
@@ -82,10 +82,10 @@ def parse_error(body: JSONObject, status: int | None) -> WireError:
     reasons = [found for detail in details if (found := text_or_none(detail.get("reason")))]
     if "API_KEY_INVALID" in reasons:
         kind = ErrorKind.AUTHENTICATION  # with status 400
-    elif kind is ErrorKind.RATE_LIMIT and _NO_QUOTA.search(message):
+    elif kind is ErrorKind.RATE_LIMIT and re.search(_NO_QUOTA, message):
         kind = ErrorKind.BILLING
     quotas = [str(each.get("quotaId")) for detail in details for each in objects(detail.get("violations"))]
-    durations = [_DURATION.fullmatch(str(detail.get("retryDelay"))) for detail in details]
+    durations = [re.fullmatch(_DURATION, str(detail.get("retryDelay"))) for detail in details]
     delays = [float(found[1]) for found in durations if found is not None]
     if any(_DAY in quota for quota in quotas):
         delays = [_DAY_DELAY_S]

@@ -60,7 +60,7 @@ class Blocks(msgspec.Struct):
 
 # Arguments in pieces.
 
-_STEP = re.compile(r"\.([^.\[\]]+)|\[(?:(\d{1,6})|'([^']*)')\]")
+_STEP = r"\.([^.\[\]]+)|\[(?:(\d{1,6})|'([^']*)')\]"
 
 
 class PartialArguments(msgspec.Struct):
@@ -79,7 +79,7 @@ class PartialArguments(msgspec.Struct):
         for piece in objects(call.get("partialArgs")):
             path = [
                 int(number) if number else name or quoted
-                for name, number, quoted in _STEP.findall(str(piece.get("jsonPath")))
+                for name, number, quoted in re.findall(_STEP, str(piece.get("jsonPath")))
             ]
             if not path:
                 raise unreadable_response("a piece of a function call's arguments has no place")

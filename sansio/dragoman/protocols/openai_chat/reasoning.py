@@ -193,7 +193,7 @@ _RESPONSES = "openai_responses"
 Position = tuple[int, int]
 _START: Position = (0, 0)
 
-_POSITION_ID = re.compile(r"drg-([0-9]{1,9})-([0-9]{1,9})")
+_POSITION_ID = r"drg-([0-9]{1,9})-([0-9]{1,9})"
 
 
 def position_id(position: Position) -> str | None:
@@ -202,7 +202,7 @@ def position_id(position: Position) -> str | None:
 
 
 def position_of(entry: JSONObject) -> Position:
-    found = _POSITION_ID.fullmatch(entry["id"]) if type(entry.get("id")) is str else None
+    found = re.fullmatch(_POSITION_ID, entry["id"]) if type(entry.get("id")) is str else None
     return _START if found is None else (int(found[1]), int(found[2]))
 
 

@@ -113,7 +113,7 @@ class Rotation(msgspec.Struct, forbid_unknown_fields=True):
 def _type_of(spec: SettingSpec) -> Any:
     """Return the type of a setting in JSON."""
     kinds: dict[SettingKind, Any] = {
-        SettingKind.NAME: Annotated[str, Meta(pattern=f"^{NAME.pattern}$")],
+        SettingKind.NAME: Annotated[str, Meta(pattern=f"^{NAME}$")],
         SettingKind.TIME: Annotated[str, Meta(examples=["90d"])],
     }
     one = Literal[spec.choices] if spec.choices else kinds.get(spec.kind, spec.type)
