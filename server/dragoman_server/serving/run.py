@@ -22,9 +22,7 @@ from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing import parent_process
-from multiprocessing.connection import Connection
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import anyio
 from anyio.abc import TaskGroup
@@ -38,14 +36,18 @@ from dragoman_server.serving.connection import WorkerContext
 from dragoman_server.serving.exit_timer import ExitTimer
 from dragoman_server.serving.file_limit import raise_file_limit
 from dragoman_server.serving.lifespan import lifespan
-from dragoman_server.serving.link import SupervisorLink, WorkerStarted
 from dragoman_server.serving.server import serve_connections
 from dragoman_server.serving.signals import GROUP_SIGNALS, SignalMeanings, signal_handlers, signal_meanings
 from dragoman_server.serving.sockets import BoundAddress, StartupError, bind, notify_service_manager
-from dragoman_server.serving.supervisor import Supervisor
 from dragoman_server.serving.tasks import Request
 from dragoman_server.settings import ServerSettings, Settings
 from dragoman_server.telemetry.metrics import metrics_directory
+
+# The modules of several processes are not imported for one.
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from dragoman_server.serving.link import SupervisorLink
 
 AppFactory = Callable[[Settings], ASGIApp]
 
@@ -118,6 +120,8 @@ def serve(
         if server.workers == 1:
             _run_worker(settings, app_factory, listener, ready, meanings, load=load)
         else:
+            from dragoman_server.serving.supervisor import Supervisor
+
             worker = partial(worker_main, app_factory=app_factory)
             gc.enable()  # this process only starts others
             with ExitStack() as stack:
@@ -232,7 +236,7 @@ class _Worker:
     signals: SignalMeanings
     exit_within: Callable[[float], None]
     load: Callable[[], LoadedConfig] | None = None
-    link: SupervisorLink | None = None
+    link: "SupervisorLink | None" = None
     is_ready: bool = False
     signals_seen: int = 0
     stop_begun: anyio.Event = field(default_factory=anyio.Event)
@@ -254,7 +258,8 @@ class _Worker:
         )
         with handlers:
             async with anyio.create_task_group() as self._tasks:
-                self._tasks.start_soon(self._watch_parent)
+                if self.link is not None:
+                    self._tasks.start_soon(self._watch_parent)
                 self._tasks.start_soon(self._stop_in_steps)
                 self._tasks.start_soon(return_freed_memory, self.requests)
                 if self.load is not None:
@@ -352,6 +357,8 @@ class _Worker:
             self._tasks.start_soon(self.reloader.run)
 
     async def _watch_parent(self) -> None:
+        from multiprocessing import parent_process
+
         parent = parent_process()
         if parent is not None:
             # Readable means that the supervisor has ended, and cannot send a signal.
@@ -428,7 +435,7 @@ def _run_worker(
     signals: SignalMeanings,
     *,
     load: Callable[[], LoadedConfig] | None = None,
-    link: SupervisorLink | None = None,
+    link: "SupervisorLink | None" = None,
 ) -> None:
     def ready() -> None:
         # The command has disabled collections, see __main__. None has to look at the objects loaded so far: 0.2 MB of
@@ -466,9 +473,11 @@ def _startup_error(error: BaseException) -> StartupError | None:
 
 
 def worker_main(
-    settings: Settings, listener: socket.socket, connection: Connection, *, app_factory: AppFactory
+    settings: Settings, listener: socket.socket, connection: "Connection", *, app_factory: AppFactory
 ) -> None:
     """Run a worker process. connection: to the supervisor."""
+    from dragoman_server.serving.link import SupervisorLink, WorkerStarted
+
     # Ctrl-C and a closed terminal reach the whole process group. Only the supervisor acts on them, and sends SIGTERM.
     for number in GROUP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
@@ -477,14 +486,8 @@ def worker_main(
     ready = partial(connection.send, WorkerStarted())
     try:
         with listener:
-            _run_worker(
-                settings,
-                app_factory,
-                listener,
-                ready,
-                SignalMeanings((signal.SIGTERM,)),
-                link=SupervisorLink(connection),
-            )
+            link, meanings = SupervisorLink(connection), SignalMeanings((signal.SIGTERM,))
+            _run_worker(settings, app_factory, listener, ready, meanings, link=link)
     except StartupError as error:
         # A supervisor that has ended, or has had a report of this worker, has closed its end.
         with suppress(OSError):
