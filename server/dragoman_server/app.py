@@ -59,7 +59,6 @@ from dragoman_server.http.usage import usage_routes
 from dragoman_server.http.websocket import WebSocketConnection
 from dragoman_server.platform.task_group import BackgroundTaskGroup
 from dragoman_server.proxying.client_request import SCOPE_TURN, ClientDisconnected
-from dragoman_server.recordings.recorder import Recorder
 from dragoman_server.relayed.table import why_not_served
 from dragoman_server.settings import Settings
 from dragoman_server.settings.server import LOOPBACK_ORIGINS
@@ -247,6 +246,8 @@ def _recorded(app: ASGIApp, gateway: Gateway) -> ASGIApp:
     folder = gateway.settings.server.record
     if folder is None:
         return app
+    from dragoman_server.recordings.recorder import Recorder  # most gateways record nothing
+
     return Recorder(app, gateway.settings, gateway.protocols, folder)
 
 

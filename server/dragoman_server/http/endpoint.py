@@ -42,7 +42,6 @@ from dragoman_server.proxying.client_request import SCOPE_CLOUD, ClientDisconnec
 from dragoman_server.proxying.destinations import Destination, find_destinations
 from dragoman_server.proxying.plan import Plan, PlanChange, Planner
 from dragoman_server.proxying.request_handler import RequestHandler, StoreResponse
-from dragoman_server.recordings.live import LiveWire
 from dragoman_server.responses.recent import Turn
 from dragoman_server.responses.service import ExpandedRequest
 from dragoman_server.upstream.content_coding import ACCEPTED_CODINGS
@@ -97,6 +96,8 @@ class BaseEndpoint(ABC):
         if telemetry is not None:
             request.response.watch = telemetry.watch
             if telemetry.publish_wire is not None:
+                from dragoman_server.recordings.live import LiveWire  # few have a reader
+
                 LiveWire(telemetry.publish_wire, self.gateway.settings).listen_to(request)
         endpoint, serve = self.endpoint, self.serve
         if endpoint is not None and endpoint.query and not endpoint.accepts(request.query):

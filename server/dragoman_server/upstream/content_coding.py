@@ -8,12 +8,8 @@ two portions, and the caller sets a limit in bytes or in proportion to the input
 import sys
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Protocol
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
+from functools import cache
+from typing import Any, Protocol
 
 # The most bytes that next_portion() returns. Parsing 16 KiB of the shortest events takes some milliseconds.
 MAX_PORTION = 16 * 1024
@@ -30,7 +26,7 @@ _MAX_CODINGS = 2
 
 # "An endpoint ... SHALL NOT use a window size ... larger than 8 MB" -- RFC 9659, for zstd as content coding.
 # Its decoder allocates what the frame requests.
-_ZSTD_OPTIONS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 23}
+_ZSTD_WINDOW_LOG = 23
 
 
 class CodingError(Exception):
@@ -85,7 +81,7 @@ class _Layer:
                 self._decompressor = _CODINGS[self._name](self._pending)
             try:
                 data = self._decompressor.decompress(self._pending, MAX_PORTION)
-            except (zlib.error, zstd.ZstdError):
+            except (zlib.error, _zstd().ZstdError):
                 window = ", or needs a window of more than 8 MB" if self._name == "zstd" else ""
                 raise CodingError(f"the body is not valid {self._name}{window}") from None
             is_whole = self._decompressor.eof
@@ -113,11 +109,29 @@ def _deflate(start: bytes) -> _Decompressor:
     return zlib.decompressobj(zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS)
 
 
+@cache
+def _zstd() -> Any:
+    """Return the module. Most processes never need it, and its import takes as long as five requests."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd
+
+
+def _zstd_decompressor(start: bytes) -> _Decompressor:
+    zstd = _zstd()
+    decompressor: _Decompressor = zstd.ZstdDecompressor(
+        options={zstd.DecompressionParameter.window_log_max: _ZSTD_WINDOW_LOG}
+    )
+    return decompressor
+
+
 # Each makes the decompressor of what begins with these bytes, two at least.
 _CODINGS: dict[str, Callable[[bytes], _Decompressor]] = {
     "gzip": lambda start: zlib.decompressobj(zlib.MAX_WBITS | 16),
     "deflate": _deflate,
-    "zstd": lambda start: zstd.ZstdDecompressor(options=_ZSTD_OPTIONS),
+    "zstd": _zstd_decompressor,
 }
 
 
