@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 from operator import attrgetter
 from types import TracebackType
-from typing import Any, NamedTuple, TextIO, TypeAlias
+from typing import Any, TextIO, TypeAlias
 
 import msgspec
 
@@ -407,7 +407,7 @@ class _Handler(logging.StreamHandler[TextIO]):
 _UNLIMITED = (REQUESTS.name, DECISIONS.name)
 
 
-class _LineKind(NamedTuple):
+class _LineKind(msgspec.Struct, frozen=True):
     """The parts that two lines have in common if one repeats the other."""
 
     logger: str

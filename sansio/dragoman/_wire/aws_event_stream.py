@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from binascii import crc32
 from collections.abc import Iterator
-from typing import NamedTuple
+
+import msgspec
 
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.frame_cutter import MAX_EVENT_BYTES
@@ -26,7 +27,7 @@ _SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 _BYTES, _STRING = 6, 7
 
 
-class AwsMessage(NamedTuple):
+class AwsMessage(msgspec.Struct, frozen=True):
     """One message.
 
     Attributes:

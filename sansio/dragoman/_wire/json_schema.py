@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from dragoman._wire.exceptions import child
 from dragoman._wire.json import JSON, JSONObject, encode
@@ -258,7 +260,7 @@ _TYPES: Final[dict[str, Callable[[JSON], bool]]] = {
 }
 
 
-class _Keyword(NamedTuple):
+class _Keyword(msgspec.Struct, frozen=True):
     """One keyword.
 
     Attributes:

@@ -3,7 +3,8 @@
 import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import NamedTuple
+
+import msgspec
 
 from dragoman_server.config.toml_lines import KeyPath
 from dragoman_server.platform.clock import utc_text
@@ -15,7 +16,7 @@ from dragoman_server.settings.secret import Secret
 _DEFAULT_ORIGIN = ValueOrigin("default")
 
 
-class ShownSetting(NamedTuple):
+class ShownSetting(msgspec.Struct, frozen=True):
     """A setting that has a value. key: dotted. value: as TOML."""
 
     key: str

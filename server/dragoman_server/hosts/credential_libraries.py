@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -29,7 +29,7 @@ Sign: TypeAlias = Callable[[str, str, Headers, bytes, str, str, float], Headers]
 SESSION_TOKEN = "x-amz-security-token"
 
 
-class FoundCredential(NamedTuple):
+class FoundCredential(msgspec.Struct, frozen=True):
     """A credential that was found.
 
     Attributes:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import NamedTuple
 
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -57,7 +56,7 @@ def is_admin_path(path: str) -> bool:
     return path in _OPERATOR_PATHS or path.startswith(_BELOW_OPERATOR_PATHS)
 
 
-class KeyPlaces(NamedTuple):
+class KeyPlaces(msgspec.Struct, frozen=True):
     """Where clients send their key, besides the header authorization: names of headers and of query parameters."""
 
     headers: tuple[str, ...]

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import NamedTuple
 from urllib.parse import quote
 
+import msgspec
 from starlette.types import Scope
 
 from dragoman import RequestRefused
@@ -31,7 +31,7 @@ _FORM = (
 _TIME = "%Y%m%dT%H%M%SZ"
 
 
-class AwsSignature(NamedTuple):
+class AwsSignature(msgspec.Struct, frozen=True):
     """The signature of a request.
 
     Attributes:

@@ -5,9 +5,8 @@ images included, and is marked by the header `dragoman-estimate: true`. A count 
 upstream cannot count at the moment, the client gets an estimate instead of an error.
 """
 
-from typing import NamedTuple
-
 import anyio
+import msgspec
 from msgspec.structs import replace
 from starlette.routing import BaseRoute
 
@@ -126,7 +125,7 @@ class CountEndpoint(BaseEndpoint):
             raise RemoteProtocolError("the request body is nested too deep") from None
 
 
-class UpstreamCount(NamedTuple):
+class UpstreamCount(msgspec.Struct, frozen=True):
     """How an upstream counts the tokens of a request.
 
     Attributes:

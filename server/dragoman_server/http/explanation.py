@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import msgspec
 
@@ -43,7 +42,7 @@ from dragoman_server.settings import ClientKey, Settings
 from dragoman_server.wire.replies import protocol_of_client
 
 
-class ClientCall(NamedTuple):
+class ClientCall(msgspec.Struct, frozen=True):
     """What a client would send.
 
     Attributes:
@@ -78,9 +77,9 @@ class RequestExplainer:
         account: the id of the one that has made what it is about, "" if that is not known.
         """
         path, cloud = cloud_request_at(call.path) or (call.path, None)
-        call, notes = call._replace(path=path), list[str]()
+        call, notes = msgspec.structs.replace(call, path=path), list[str]()
         if cloud is not None and cloud.row.cloud:
-            call = call._replace(query=cloud.query_as_served(call.query))
+            call = msgspec.structs.replace(call, query=cloud.query_as_served(call.query))
             notes.append(f"it comes at a path of a cloud ({cloud.row.cloud}), and is served as {path}")
         model, protocol = "" if cloud is None else cloud.model, ""
         is_post, protocols = call.method == "POST", self.protocols.values()
@@ -92,7 +91,7 @@ class RequestExplainer:
             protocol = found[0].name
             if cloud is not None:
                 body, moved = cloud.as_served(call.body, call.headers)
-                call = call._replace(body=body, headers={**call.headers, **moved})
+                call = msgspec.structs.replace(call, body=body, headers={**call.headers, **moved})
             if counting is not None:
                 return self._counted(call, *counting, notes)
         except (RemoteProtocolError, RequestRefused) as error:

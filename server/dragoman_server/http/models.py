@@ -6,7 +6,7 @@ Models that the client's key may not use are left out.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -273,7 +273,7 @@ def _rfc3339(seconds: int) -> str:
     return utc_text(datetime.fromtimestamp(seconds, UTC))
 
 
-class _Form(NamedTuple):
+class _Form(msgspec.Struct, frozen=True):
     """How a vendor lists models.
 
     Attributes:

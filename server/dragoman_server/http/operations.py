@@ -1,7 +1,7 @@
 """What requests at a path do, said where its route is made: GET /openapi.json shows it, and schemathesis tests it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ from dragoman.codec import ProtocolSpec
 from dragoman_server.http.request import Parameter, Query, path_below_mount
 
 
-class MediaType(NamedTuple):
+class MediaType(msgspec.Struct, frozen=True):
     """A body that no type describes, such as a stream: one of JSON is not always one JSON text."""
 
     name: str

@@ -1,7 +1,7 @@
 """Where the requests for a model go: upstream, model there, protocol and accounts."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -73,7 +73,7 @@ def find_destinations(
     return found.chain
 
 
-class _Found(NamedTuple):
+class _Found(msgspec.Struct, frozen=True):
     """Where a model leads, and what that depends on."""
 
     upstreams: Mapping[str, UpstreamSpec]

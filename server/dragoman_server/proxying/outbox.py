@@ -8,7 +8,9 @@ client waits for room, and so pauses its upstream.
 """
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from dragoman_server.platform.changes import Changes
 from dragoman_server.streams.byte_stream import WriteNow
@@ -44,7 +46,7 @@ class Recipient(Protocol):
         """Take what deliver() could not, and wait until there is room for more."""
 
 
-class Chunk(NamedTuple):
+class Chunk(msgspec.Struct, frozen=True):
     """Bytes of the client's stream.
 
     Attributes:

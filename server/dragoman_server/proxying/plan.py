@@ -7,7 +7,7 @@ The clock and the random id are arguments, so the same input gives the same plan
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 
@@ -224,7 +224,7 @@ class Plan(msgspec.Struct, frozen=True):
 PlanChange = Callable[[Plan], Plan]
 
 
-class _Common(NamedTuple):
+class _Common(msgspec.Struct, frozen=True):
     """What the requests have in common that come in at one endpoint, with one loss policy, for one destination."""
 
     policy: dragoman.LossPolicy

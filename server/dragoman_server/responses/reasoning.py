@@ -9,7 +9,6 @@ only. Large requests are planned in threads, which look entries up.
 import hashlib
 import threading
 from collections import OrderedDict
-from typing import NamedTuple
 
 import msgspec
 
@@ -24,7 +23,7 @@ MAX_ENTRIES = 100_000
 _OVERHEAD = 256
 
 
-class _Entry(NamedTuple):
+class _Entry(msgspec.Struct, frozen=True):
     reasoning: bytes
     expires: float
 
@@ -80,7 +79,7 @@ class ReasoningStore:
                 return None
             self._entries.move_to_end(key)
             # Each request of a conversation sends all its turns again.
-            self._entries[key] = entry._replace(expires=now + self._max_age_s)
+            self._entries[key] = msgspec.structs.replace(entry, expires=now + self._max_age_s)
         return msgspec.convert(decode(entry.reasoning), tuple[Reasoning, ...])
 
     def _drop(self, key: bytes) -> None:

@@ -8,7 +8,7 @@ counted from when the head of the reply is sent.
 import hashlib
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -53,7 +53,7 @@ _ID_HEADERS = {"anthropic_messages": "request-id"}
 _Timed: TypeAlias = tuple[float, Event | ConnectionCut]
 
 
-class TimedBytes(NamedTuple):
+class TimedBytes(msgspec.Struct, frozen=True):
     """Bytes that are due `due_s` seconds after the head.
 
     Attributes:

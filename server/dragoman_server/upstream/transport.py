@@ -14,7 +14,6 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable
-from typing import NamedTuple
 
 import anyio
 import anyio.lowlevel
@@ -59,7 +58,7 @@ class UpstreamTimeouts(msgspec.Struct, frozen=True):
     pool_s: float | None = 10.0
 
 
-class RequestURL(NamedTuple):
+class RequestURL(msgspec.Struct, frozen=True):
     """A URL and what follows from it.
 
     Attributes:
