@@ -35,14 +35,17 @@ class FakeStream:
 
     def __post_init__(self) -> None:
         self._aborted = anyio.Event()
-        self._reading = anyio.CancelScope()
+        self._reading: anyio.CancelScope | None = None
+        self._interrupted = False
 
     async def receive(self, timeout: float | None) -> bytes:
         try:
-            with self._reading:
+            with anyio.CancelScope() as self._reading:
+                if self._interrupted:
+                    self._reading.cancel()
                 return await self._receive()
         finally:
-            self._reading = anyio.CancelScope()
+            self._reading, self._interrupted = None, False
         raise InterruptedError
 
     async def _receive(self) -> bytes:
@@ -65,7 +68,9 @@ class FakeStream:
                 return
 
     def interrupt(self) -> None:
-        self._reading.cancel()
+        self._interrupted = True
+        if self._reading is not None:
+            self._reading.cancel()
 
     async def peer_ended(self) -> None:
         with anyio.move_on_at(self.peer_ends_at):
