@@ -9,6 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import anyio
@@ -286,25 +287,22 @@ class BaseEndpoint(ABC):
         if len(chain) > 1 or len(chain[0].accounts) > 1:
             # Only one of them has a file that was uploaded to it.
             account = await gateway.pool.account_of(await request.off_loop(len(body), referred_ids, body))
-        key = request.reasoning_key
         planner = Planner(
             gateway.settings,
             self.protocol,
             request.headers,
             request.query,
             body,
+            request_head,
             id=request.record.id,
             now=request.now,
             clock=unix_time,
             upstreams=gateway.upstreams,
             listed=gateway.catalog.listed,
             endpoint=self.endpoint,
-            model_in_path=request.model_in_path,
-            request_head=request_head,
             client_key=request.key,
-            reasoning_lookup=None
-            if store is None
-            else lambda calls: store.get(key, calls, now),  # maybe in a thread, which has no such clock
+            # Maybe in a thread, which has no such clock.
+            reasoning_lookup=None if store is None else partial(store.get, request.reasoning_key, now=now),
             check_input=None if gateway.input_checker is None else gateway.input_checker(),
             change=change,
             refused_members=gateway.refused_members,

@@ -117,17 +117,18 @@ class RequestExplainer:
         if count is None:
             notes.append(f"the gateway estimates the tokens, because {to.target} does not count them")
             return Explanation(head.model, client.name, (), tuple(notes))
+        body = call.body if count.relayed else complete_request(own, call.body)
         planner = Planner(
             settings,
             client,
             call.headers,
             call.query,
-            call.body if count.relayed else complete_request(own, call.body),
+            body,
+            peek(body, model),
             id=EXPLAINED_ID,
             now=EXPLAINED_AT,
             upstreams=self.upstreams,
             endpoint=endpoint,
-            model_in_path=model,
             client_key=self.client_key,
             change=count.of_plan,
         )
@@ -159,11 +160,11 @@ class RequestExplainer:
             call.headers,
             call.query,
             call.body,
+            head,
             id=EXPLAINED_ID,
             now=EXPLAINED_AT,
             upstreams=self.upstreams,
             endpoint=Endpoint(template, streams="always"),
-            request_head=head,
             client_key=key,
             row=row,
             method=call.method,

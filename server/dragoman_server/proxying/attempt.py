@@ -168,8 +168,9 @@ class Attempt:
         sender: sends the request. telemetry: of the request.
         """
         self._sender, self._recipient = sender, recipient
-        self.machine = self.status = None
-        self.headers = self.raw_headers = ()
+        if self.status is not None:  # of the run before
+            self.machine = self.status = None
+            self.headers = self.raw_headers = ()
         if telemetry is not None:
             to = self.plan.destination
             self.trace = telemetry.attempt(

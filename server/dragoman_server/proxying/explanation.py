@@ -135,11 +135,11 @@ def explain(
         headers,
         query,
         body,
+        head,
         id=EXPLAINED_ID,
         now=EXPLAINED_AT,
         clock=lambda: EXPLAINED_AT,
         endpoint=endpoint,
-        request_head=head,
         client_key=client_key,
     )
     return explain_chain(planner, chain)

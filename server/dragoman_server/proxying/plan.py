@@ -233,8 +233,8 @@ class _Common(msgspec.Struct, frozen=True):
     translator: dragoman.RequestTranslator
     base_url: str
     scrub: Scrub
-    # With a stream and without: those in which nothing is of the request.
-    headers: dict[bool, HeaderList]
+    # Path and headers with a stream and without, where nothing of the request is in them.
+    heads: dict[bool, tuple[str, HeaderList]]
 
 
 class Planner(msgspec.Struct, eq=False, dict=True, weakref=True):
@@ -244,14 +244,13 @@ class Planner(msgspec.Struct, eq=False, dict=True, weakref=True):
         client: The client's protocol.
         headers: The headers, with lower-case names.
         query: The query string, without the question mark.
+        request_head: From peek() for the body.
         id: Letters and digits.
         now: Seconds since the epoch.
         clock: Returns them later.
         upstreams: The protocols that upstreams may speak.
         listed: The models that upstreams list.
         endpoint: Where the request came in, None for the first one of the client's protocol.
-        model_in_path: The model that the path of the request names, "" if it names none.
-        request_head: From peek() for this body, if that was called already.
         client_key: The one that the request came with.
         reasoning_lookup, check_input: As for the core's translators.
         change: See PlanChange.
@@ -265,14 +264,13 @@ class Planner(msgspec.Struct, eq=False, dict=True, weakref=True):
     headers: Mapping[str, str]
     query: str
     body: bytes
+    request_head: dragoman.RequestHead
     id: str
     now: int
     clock: Callable[[], int] | None = None
     upstreams: Mapping[str, UpstreamSpec] = msgspec.field(default_factory=lambda: dragoman.UPSTREAMS)
     listed: ListedModels = NO_LISTED_MODELS
     endpoint: Endpoint | None = None
-    model_in_path: str = ""
-    request_head: dragoman.RequestHead | None = None
     client_key: ClientKey | None = None
     reasoning_lookup: ReasoningLookup | None = None
     check_input: CheckInput | None = None
@@ -290,17 +288,11 @@ class Planner(msgspec.Struct, eq=False, dict=True, weakref=True):
 
     def __post_init__(self) -> None:
         self._logs = DECISIONS.isEnabledFor(logging.DEBUG)
-        if self.request_head is not None:
-            self._head = self.request_head  # which costs a tenth of finding it
-
-    @cached_property
-    def _head(self) -> dragoman.RequestHead:
-        return dragoman.peek(self.body, self.model_in_path)
 
     @cached_property
     def _conversation(self) -> str | None:
         owner = "" if self.client_key is None else self.client_key.name
-        return conversation_key(owner, self.headers, self._head)
+        return conversation_key(owner, self.headers, self.request_head)
 
     def first(self) -> Plan:
         """Return the plan for the first upstream that can take the request.
@@ -309,7 +301,7 @@ class Planner(msgspec.Struct, eq=False, dict=True, weakref=True):
         (400), what its key may not change (403), and a model that no upstream serves (404).
         """
         chain = self.chain = self.chain or find_destinations(
-            self.settings, self.client, self._head.model, self.upstreams, self.listed
+            self.settings, self.client, self.request_head.model, self.upstreams, self.listed
         )
         if self.account:
             chain = self.chain = at_account(chain, self.account) or chain
@@ -346,37 +338,29 @@ class Planner(msgspec.Struct, eq=False, dict=True, weakref=True):
         """
         to = destination
         endpoint = self.endpoint or self.client.endpoints[0]
-        streams = endpoint.streams_if(self._head.stream)
+        streams = endpoint.streams_if(self.request_head.stream)
         refused = self.refused_members.get(to.settings.name, to.upstream_model, self.now)
         common, translated = self._translate(to, endpoint, refused, signed_reasoning)
-        needed = translated.headers
-        # Nothing of the request is in those of most translated ones.
-        varies = bool(needed) or self.client.name == to.upstream.name
-        headers = None if varies else common.headers.get(streams)
-        if headers is None:
-            headers = upstream_request_headers(
-                to.settings, to.upstream, self.client, self.headers, stream=streams, needed=needed
-            )
-            if lists := to.upstream.list_headers:
-                headers = fit_betas(headers, lists, to.settings, common.api, refused, translated.losses)
+        # Nothing of the request is in the head of most translated ones.
+        varies = bool(translated.headers) or self.client.name == to.upstream.name
+        head = None if varies else common.heads.get(streams)
+        if head is None:
+            head = self._head(to, common.api, translated, refused, stream=streams)
             if not varies:
-                common.headers[streams] = headers
-        path = to.upstream.path_for(to.upstream_model, stream=streams)
-        if (translated.relayed or translated.rewritten) and self.query in _RELAYED_QUERY:
-            path = with_query(path, self.query)
-        plan = Plan(
-            id=self.id,
-            client=self.client,
-            endpoint=endpoint,
-            destination=to,
-            body=translated.body,
-            members=translated.members,
-            request=translated.request,
-            planner=self if signed_reasoning else None,
-            losses=translated.losses,
-            relayed=translated.relayed,
-            rewritten=translated.rewritten,
-            fan_out=translated.fan_out,
+                common.heads[streams] = head
+        plan = Plan(  # by place, because CPython makes a dict of more than 15 names
+            self.id,
+            self.client,
+            endpoint,
+            to,
+            translated.body,
+            translated.members,
+            translated.request,
+            self if signed_reasoning else None,
+            translated.losses,
+            translated.relayed,
+            translated.rewritten,
+            translated.fan_out,
             context=translated.response_context(
                 id=self.id,
                 now=self.now,
@@ -386,8 +370,8 @@ class Planner(msgspec.Struct, eq=False, dict=True, weakref=True):
                 mask=common.scrub,
             ),
             base_url=common.base_url,
-            path=path,
-            headers=headers,
+            path=head[0],
+            headers=head[1],
             streams=streams,
             conversation=self._conversation if self._sticky else None,
             check_input=self.check_input,
@@ -399,6 +383,26 @@ class Planner(msgspec.Struct, eq=False, dict=True, weakref=True):
         if self._logs:
             self._log_plan(plan)
         return plan
+
+    def _head(
+        self,
+        to: Destination,
+        api: CloudApi | None,
+        translated: dragoman.TranslatedRequest,
+        refused: Collection[str],
+        *,
+        stream: bool,
+    ) -> tuple[str, HeaderList]:
+        """Return path and headers of the upstream request, with the betas that it has."""
+        path = to.upstream.path_for(to.upstream_model, stream=stream)
+        if (translated.relayed or translated.rewritten) and self.query in _RELAYED_QUERY:
+            path = with_query(path, self.query)
+        headers = upstream_request_headers(
+            to.settings, to.upstream, self.client, self.headers, stream=stream, needed=translated.headers
+        )
+        if lists := to.upstream.list_headers:
+            headers = fit_betas(headers, lists, to.settings, api, refused, translated.losses)
+        return path, headers
 
     def learn_refused_member(self, plan: Plan, error: dragoman.WireError) -> bool:
         """Remember the member that the upstream has refused by its name. Return false if there is none to leave out."""
@@ -442,7 +446,7 @@ class Planner(msgspec.Struct, eq=False, dict=True, weakref=True):
         translated = common.translator.translate(
             self.body,
             model=to.upstream_model,
-            request_head=self._head,
+            request_head=self.request_head,
             reasoning_lookup=self.reasoning_lookup,
             cache_key=lambda: self._conversation,
             signed_reasoning=signed_reasoning,

@@ -230,7 +230,7 @@ class RelayedPlanner(Planner, kw_only=True, eq=False):
             renamed: Mapping[str, str] = self._renamed or {model: upstream_model}
             unchanged = all(each == name for each, name in renamed.items())
             return self.body if unchanged else with_models(self.body, renamed), None
-        return splice_model(self.body, self._head, upstream_model) if model else self.body, None
+        return splice_model(self.body, self.request_head, upstream_model) if model else self.body, None
 
     def _relayed_headers(self, to: Destination) -> HeaderList:
         """Return the headers of the request to the upstream, with those of the client's about bodies."""

@@ -18,7 +18,7 @@ from gateway.fakes import FakeClient, FakeUpstreams, Script, Sent, call, http_sc
 from laws.clients import endpoint_of, path_of
 from oracle import CHAT, GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
-from dragoman import PROTOCOLS, UPSTREAMS
+from dragoman import PROTOCOLS, UPSTREAMS, peek
 from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stores.base import AccountStore
 from dragoman_server.app import Application
@@ -68,10 +68,10 @@ def plan_of(
         {},
         "",
         sent,
+        peek(sent, model),
         id="0123456789ab",
         now=1_700_000_000,
         endpoint=endpoint,
-        model_in_path=model,
     ).first()
 
 

@@ -24,7 +24,7 @@ from gateway.scripted import (
 from openai import AsyncOpenAI
 from virtual_time import REAL_BACKENDS
 
-from dragoman import PROTOCOLS, UPSTREAMS
+from dragoman import PROTOCOLS, UPSTREAMS, peek
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.proxying.plan import Plan, Planner
 from dragoman_server.settings import Settings, UpstreamSettings
@@ -171,7 +171,7 @@ def test_hosts_refuse_chat_parameters_only_in_chat() -> None:
 def planned(body: dict[str, Any], **upstream: Any) -> Plan:
     settings = Settings(upstreams=(UpstreamSettings.of(name="up", **upstream),))
     data = json.dumps(body).encode()
-    return Planner(settings, PROTOCOLS[upstream["protocol"]], {}, "", data, id="a", now=0).first()
+    return Planner(settings, PROTOCOLS[upstream["protocol"]], {}, "", data, peek(data), id="a", now=0).first()
 
 
 # pi, opencode: to an unknown host they send what OpenAI accepts.

@@ -7,7 +7,7 @@ import pytest
 from gateway.fakes import FakeClient, FakeResponse, FakeUpstream, Script, Sleep, carry_out, play
 from virtual_time import VIRTUAL_BACKENDS
 
-from dragoman import PROTOCOLS, RequestRefused
+from dragoman import PROTOCOLS, RequestRefused, peek
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.plan import MAX_FAN_OUT, Planner
 from dragoman_server.settings import Settings, UpstreamSettings
@@ -60,8 +60,9 @@ def plan_for(n: int, *, stream: bool) -> Any:
     body = {"model": "up/x", "messages": [{"role": "user", "content": "Hi"}], "n": n, "stream": stream}
     if stream:
         body["stream_options"] = {"include_usage": True}
+    data = json.dumps(body).encode()
     return Planner(
-        settings, PROTOCOLS["openai_chat"], {}, "", json.dumps(body).encode(), id="0123456789ab", now=7
+        settings, PROTOCOLS["openai_chat"], {}, "", data, peek(data), id="0123456789ab", now=7
     ).first()
 
 

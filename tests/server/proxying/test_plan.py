@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import PROTOCOLS, Relay, RemoteProtocolError, RequestRefused, ResponseTranslator
+from dragoman import PROTOCOLS, Relay, RemoteProtocolError, RequestRefused, ResponseTranslator, peek
 from dragoman.events import Signature
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.routes import NO_LISTED_MODELS, ListedModels
@@ -51,6 +51,7 @@ def plan(
         headers or {},
         query,
         data,
+        peek(data),
         id="abc",
         now=5,
         client_key=client_key,
@@ -105,7 +106,7 @@ def simple(server: ServerSettings, body: dict[str, Any], endpoint: int = 0) -> P
     data = json.dumps({"messages": [{"role": "user", "content": "Hi"}], **body}).encode()
     settings = Settings(server=server, upstreams=(upstream,))
     place = SIMPLE.endpoints[endpoint]
-    return Planner(settings, SIMPLE, {}, "", data, id="abc", now=5, endpoint=place).first()
+    return Planner(settings, SIMPLE, {}, "", data, peek(data), id="abc", now=5, endpoint=place).first()
 
 
 @pytest.mark.parametrize("body", [{}, {"model": None}, {"model": ""}])
@@ -212,6 +213,7 @@ def test_plans_of_the_same_model_share_only_what_they_have_in_common() -> None:
                 headers,
                 "",
                 data,
+                peek(data),
                 id="abc",
                 now=now,
                 refused_members=refused_members,

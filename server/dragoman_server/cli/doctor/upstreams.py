@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from dragoman import PROTOCOLS, UPSTREAMS, RemoteProtocolError, RequestRefused
+from dragoman import PROTOCOLS, UPSTREAMS, RemoteProtocolError, RequestRefused, peek
 from dragoman.codec import SSE
 from dragoman.jsontext import decode_object, encode
 from dragoman_server.accounts.balances import fetch_balance, reports_balance
@@ -426,15 +426,15 @@ class UpstreamExamination:
 
     def _plan(self, model: str) -> Plan:
         """Return the plan of a short request. Raises RemoteProtocolError and RequestRefused."""
-        body = {
+        request = {
             "model": f"{self.upstream.name}/{model}",
             "max_tokens": _MAX_TOKENS,
             "messages": [{"role": "user", "content": "Hi"}],
         }
         # A client of Messages always sends a limit, which is translated to any other protocol's.
         client = PROTOCOLS[MESSAGES]
-        now = int(time.time())
-        return Planner(self.loaded.settings, client, {}, "", encode(body), id="doctor", now=now).first()
+        settings, body, now = self.loaded.settings, encode(request), int(time.time())
+        return Planner(settings, client, {}, "", body, peek(body), id="doctor", now=now).first()
 
     def _refused(self, account: AccountSettings, model: str, status: int, message: str) -> CheckFinding:
         """Return the finding for an error response to a call."""
