@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from starlette.types import ASGIApp
 
 from dragoman_server.serving.http1_response import WITHOUT_BODY
-from dragoman_server.serving.request_head import RequestHead
+from dragoman_server.serving.request_head import StreamRequest
 from dragoman_server.serving.tasks import AppEvents
 from dragoman_server.streams.byte_stream import NOW, WriteNow
 
@@ -32,7 +32,9 @@ def _decoded(path: bytes) -> str:
     return unquote(path.decode("ascii"))
 
 
-def asgi_scope(request: RequestHead, transport: "Connection", kind: str, spec_version: str) -> dict[str, Any]:
+def asgi_scope(
+    request: StreamRequest, transport: "Connection", kind: str, spec_version: str
+) -> dict[str, Any]:
     """Return what ASGI scopes of both kinds have, "http" and "websocket"."""
     path, _, query = request.target.partition(b"?")
     return {
@@ -84,7 +86,7 @@ class HTTPStream:
 
     # Called by the protocol.
 
-    def begin(self, request: RequestHead, write_now: WriteNow | None = None) -> None:
+    def begin(self, request: StreamRequest, write_now: WriteNow | None = None) -> None:
         """Start the application. write_now: see NOW."""
         self._method = request.method
         events = self.events

@@ -22,7 +22,7 @@ from dragoman_server.serving import request_head
 from dragoman_server.serving.asgi_stream import HTTPStream
 from dragoman_server.serving.http1_response import Http1Response, date_header, interim_response
 from dragoman_server.serving.refusals import refusal
-from dragoman_server.serving.request_head import RequestHead
+from dragoman_server.serving.request_head import StreamRequest
 from dragoman_server.serving.tasks import AppEvents
 from dragoman_server.serving.websocket import WebSocket
 from dragoman_server.serving.websocket_handshake import is_handshake, read_upgrade
@@ -66,14 +66,13 @@ class HTTP1:
     """HTTP/1.1 on one connection.
 
     Attributes:
-        invites_body: The client waits for a 100 (Continue) before it sends the body.
         is_behind: take() has returned false.
     """
 
     def __init__(self, transport: "Connection") -> None:
         self._transport = transport
         self._stream: HTTPStream | WebSocket | None = None
-        self.invites_body = self.is_behind = False
+        self.is_behind = False
         self._response: Http1Response  # of the open request
         self._begun = b""  # the head of the response, until more of it can be written
         self._body: BodyDecoder = LengthBody(0)
@@ -222,7 +221,7 @@ class HTTP1:
             return partial(self._refuse, error, head)
         return None
 
-    def _begin_request(self, request: RequestHead, fields: Mapping[bytes, bytes]) -> None:
+    def _begin_request(self, request: StreamRequest, fields: Mapping[bytes, bytes]) -> None:
         transport, version = self._transport, request.http_version
         handshake = None
         if b"upgrade" in fields and is_handshake(request.method, version, fields):
@@ -240,8 +239,8 @@ class HTTP1:
             self._body = ChunkedBody(padded=False)
         else:
             self._body = LengthBody(int(fields.get(b"content-length", 0)))
-        self.invites_body = b"expect" in fields and version >= "1.1"
-        events = transport.request_events = AppEvents(self.invite_body if self.invites_body else None)
+        invites_body = b"expect" in fields and version >= "1.1"
+        events = transport.request_events = AppEvents(self.invite_body if invites_body else None)
         self._stream = HTTPStream(transport.worker.app, transport, self, _STREAM_ID, events)
         self._stream.begin(request, self.write_now)
 

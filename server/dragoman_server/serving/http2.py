@@ -27,7 +27,7 @@ from dragoman_server.serving.asgi_stream import HTTPStream
 from dragoman_server.serving.http1_response import date_header
 from dragoman_server.serving.http2_connection import HTTP2Connection
 from dragoman_server.serving.refusals import refusal
-from dragoman_server.serving.request_head import MAX_HEAD_BYTES, RequestHead, check_fields
+from dragoman_server.serving.request_head import MAX_HEAD_BYTES, StreamRequest, check_fields
 from dragoman_server.serving.tasks import AppEvents
 from dragoman_server.serving.websocket import WebSocket
 from dragoman_server.serving.websocket_handshake import Handshake, read_connect
@@ -221,7 +221,7 @@ class HTTP2:
             self.connection.websockets.add(stream_id)
         self._running += 1
         self.transport.set_idle(False)
-        stream.asgi.begin(RequestHead(_as_http1(headers), "2", method.decode("ascii"), path))
+        stream.asgi.begin(StreamRequest(_as_http1(headers), "2", method.decode("ascii"), path))
         self._requests += 1
         if not self._requests % _READ_REQUESTS:
             await anyio.lowlevel.checkpoint()

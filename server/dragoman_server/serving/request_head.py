@@ -70,7 +70,7 @@ def check_partial_head(part: bytes | bytearray, start: int = 0) -> None:
         raise _too_large()
 
 
-class RequestHead(msgspec.Struct, frozen=True):
+class StreamRequest(msgspec.Struct, frozen=True):
     """The head of a request.
 
     Attributes:
@@ -84,7 +84,7 @@ class RequestHead(msgspec.Struct, frozen=True):
     target: bytes
 
 
-def read_head(head: bytes) -> tuple[RequestHead, dict[bytes, bytes]]:
+def read_head(head: bytes) -> tuple[StreamRequest, dict[bytes, bytes]]:
     """Read a whole head, with the empty line at its end. Return also the values of its headers by name, see joined().
 
     Raises RemoteProtocolError, or RequestRefused with status 414, 417, 431, 501 or 505.
@@ -126,7 +126,7 @@ def read_head(head: bytes) -> tuple[RequestHead, dict[bytes, bytes]]:
         authority, target = absolute
         _check_host(authority)
         headers = [(b"host", authority), *(field for field in headers if field[0] != b"host")]
-    return RequestHead(headers, version, method, target), fields
+    return StreamRequest(headers, version, method, target), fields
 
 
 def joined(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:

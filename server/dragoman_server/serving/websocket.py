@@ -17,7 +17,7 @@ from dragoman import RequestRefused
 from dragoman_server.platform.changes import Changes, Lock
 from dragoman_server.serving.asgi_stream import asgi_scope
 from dragoman_server.serving.refusals import refusal
-from dragoman_server.serving.request_head import RequestHead
+from dragoman_server.serving.request_head import StreamRequest
 from dragoman_server.serving.tasks import AppEvents, ClientLeft
 from dragoman_server.serving.websocket_frames import (
     ABNORMAL,
@@ -87,7 +87,7 @@ class WebSocket:
         self._writer = writer
         self._stream_id = stream_id
         self._handshake = handshake
-        self._request: RequestHead
+        self._request: StreamRequest
         self._events = AppEvents()
         self._phase = _Phase.HANDSHAKE
         self._early = b""  # received before the accept
@@ -105,7 +105,7 @@ class WebSocket:
 
     # Called by the protocol.
 
-    def begin(self, request: RequestHead) -> None:
+    def begin(self, request: StreamRequest) -> None:
         """Start the application."""
         self._request = request
         scope: Any = {
