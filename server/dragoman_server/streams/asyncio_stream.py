@@ -17,6 +17,7 @@ from typing import cast
 import anyio
 
 from dragoman_server.platform.clock import event_loop_clock
+from dragoman_server.platform.timers import Timer, event_loop_timers
 from dragoman_server.streams.byte_stream import Take
 from dragoman_server.streams.peer_end import reset_when_closed, wait_for_peer_end
 
@@ -33,7 +34,17 @@ class AsyncioStream(asyncio.Protocol):
     """See `ByteStream`."""
 
     __slots__ = (
-        *("_buffer", "_buffered", "_deadline", "_eof", "_error", "_interrupted", "_loop", "_lost"),
+        *(
+            "_buffer",
+            "_buffered",
+            "_call_at",
+            "_deadline",
+            "_eof",
+            "_error",
+            "_interrupted",
+            "_loop",
+            "_lost",
+        ),
         *("_may_half_close", "_paused", "_reader", "_socket", "_take", "_take_timeout", "_time"),
         *("_timer", "_timer_at", "_transport", "_writable"),
     )
@@ -41,7 +52,7 @@ class AsyncioStream(asyncio.Protocol):
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
         self._loop = asyncio.get_running_loop()
-        self._time = event_loop_clock()
+        self._time, self._call_at = event_loop_clock(), event_loop_timers()
         self._transport: asyncio.Transport  # from connection_made() on, before open() returns
         self._buffer: list[bytes] = []
         self._buffered = 0
@@ -54,7 +65,7 @@ class AsyncioStream(asyncio.Protocol):
         self._take: Take | None = None
         self._take_timeout: float | None = None
         self._deadline = math.inf
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._timer_at = 0.0
         self._writable: asyncio.Event | None = None  # only while the loop's buffer is full
         self._may_half_close = False  # the peer's end does not end the transport
@@ -257,7 +268,7 @@ class AsyncioStream(asyncio.Protocol):
     def _arm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer, self._timer_at = self._loop.call_at(self._deadline, self._check_deadline), self._deadline
+        self._timer, self._timer_at = self._call_at(self._deadline, self._check_deadline), self._deadline
 
     def _check_deadline(self) -> None:
         self._timer = None
