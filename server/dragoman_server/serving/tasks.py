@@ -209,7 +209,7 @@ class AppTasks:
 
     async def _run(self, work: _Work | None, handle: "list[TaskHandle[None]]") -> None:
         """Run applications, and send None when one has ended, until the task is cancelled. The task is its request."""
-        [task] = handle
+        task = handle.pop()
         while work is not None:
             app, scope, events, send, turn = work
             work = running = None

@@ -60,7 +60,7 @@ class MessagesWriter(msgspec.Struct):
     _path: str = ""  # of the open block in the upstream's response
     _part: int = 0  # of the open reasoning block
     _unsigned: bool = False  # the open block is reasoning without a signature so far
-    _kinds: set[BlockKind] = set()  # of the blocks so far
+    _kinds: tuple[BlockKind, ...] = ()  # of the blocks so far; a set takes 150 bytes more
     _stop: events.Stopped | None = None
     _tier: str = DEFAULT_TIER  # as sent in message_start
     _usage: Usage = Usage()
@@ -89,7 +89,8 @@ class MessagesWriter(msgspec.Struct):
 
     def _block_started(self, event: events.BlockStarted) -> bytes:
         self._path = event.path or f"/content/{self._index + 1}"
-        self._kinds.add(event.kind)
+        if event.kind not in self._kinds:
+            self._kinds += (event.kind,)
         self._head = b""
         self._part = 0
         if event.kind is events.REASONING:
