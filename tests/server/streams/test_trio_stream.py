@@ -281,6 +281,11 @@ async def test_a_connection_is_waited_for(autojump_clock: trio.testing.MockClock
         assert scope.cancelled_caught
 
 
+async def interrupt_soon(stream: TrioStream) -> None:
+    await trio.sleep(1)
+    stream.interrupt()
+
+
 async def test_tls_has_the_same_errors(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, tmp_path: Path
 ) -> None:
@@ -306,6 +311,10 @@ async def test_tls_has_the_same_errors(
     with pytest.raises(TimeoutError):
         await stream.receive(30)
     assert trio.current_time() == begun + 30
+    nursery.start_soon(interrupt_soon, stream)
+    with pytest.raises(InterruptedError):
+        await stream.receive(30)
+    assert trio.current_time() == begun + 31
     done.set()
     assert await stream.receive(1) == b"", "most servers send no close_notify"
     stream.abort()
