@@ -5,6 +5,7 @@ implements in full, because a translation loses less than a half-implemented end
 """
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -277,6 +278,7 @@ PROVIDERS = (
 )
 
 
+@lru_cache(maxsize=256)  # each new model asks, and only the settings have such URLs
 def host_capabilities(url: str, protocol: str, host: str = AUTO_HOST) -> Mapping[str, object]:
     """Return the capabilities of the host of `url` for this protocol, for settings that the user did not set.
 
@@ -327,6 +329,7 @@ def provider_name(url: str, host: str = AUTO_HOST) -> str | None:
     return None if provider is None else provider.name
 
 
+@lru_cache(maxsize=256)
 def provider_at(url: str, host: str = AUTO_HOST) -> Provider | None:
     """Return the provider to whose cloud API or public host, or a subdomain of it (a region), `url` leads.
 
@@ -356,6 +359,7 @@ def local_server_at(url: str) -> LocalServer | None:
     return found if found is not None and is_local(url) else None
 
 
+@lru_cache(maxsize=256)
 def kind_of_host(url: str, host: str = AUTO_HOST) -> str:
     """Return what is known of the host of `url`, for people. host: UpstreamSettings.host."""
     provider = provider_at(url, host)

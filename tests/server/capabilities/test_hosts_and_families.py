@@ -148,7 +148,14 @@ def test_each_host_decides_a_request_or_a_setting() -> None:
         of_host = [row for row in requests() if row[0][0] == provider.base_url]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(_providers, "PROVIDERS", tuple(each for each in PROVIDERS if each is not provider))
+            forget_hosts()
             assert any(sent(*arguments) != today for arguments, today in of_host), provider.name
+        forget_hosts()
+
+
+def forget_hosts() -> None:
+    for cached in (host_capabilities, provider_at):
+        cached.cache_clear()
 
 
 def without_one(family: ModelFamily, pattern: str) -> tuple[ModelFamily, ...]:
