@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, chain, count
 from operator import attrgetter
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 from msgspec.structs import astuple
@@ -111,7 +111,7 @@ class EventFilter(msgspec.Struct, frozen=True):
         return events
 
 
-class KeptEvents(msgspec.Struct, frozen=True):
+class KeptEvents(NamedTuple):
     """Which events a process has: their first and last number; the last is one less than the first if it has none."""
 
     first: int

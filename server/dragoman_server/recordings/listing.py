@@ -8,7 +8,7 @@ import json
 import os
 import re
 from pathlib import Path
-
+from typing import NamedTuple
 
 import msgspec
 
@@ -44,7 +44,7 @@ class RecordingSummary(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
 
 
-class Found(msgspec.Struct, frozen=True):
+class Found(NamedTuple):
     """The result of a search. cursor: where the next one begins, None if all was read."""
 
     recordings: list[RecordingSummary]

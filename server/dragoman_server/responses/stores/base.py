@@ -16,7 +16,7 @@ Only the owner of a response can see it. Times are arguments, in seconds since t
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -158,7 +158,7 @@ class LogState(msgspec.Struct, frozen=True, gc=False):
     next: int
 
 
-class EventPage(msgspec.Struct, frozen=True):
+class EventPage(NamedTuple):
     """What is read of a log: events behind a number, about PAGE_BYTES of them."""
 
     log: LogState
