@@ -245,7 +245,7 @@ class Attempt:
         self.raw_headers = response.headers
         plan = self.plan
         self.headers = client_response_headers(
-            response.headers, plan.destination.upstream, plan.id, plan.scrub
+            response.headers, plan.destination.upstream, plan.id, plan.scrub.each
         )
 
     async def _begin(self, response: UpstreamResponseLike) -> bytes | AttemptFailure:

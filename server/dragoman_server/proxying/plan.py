@@ -85,6 +85,7 @@ class Plan(msgspec.Struct, frozen=True):
         losses: The parts that the upstream does not get.
         relayed, rewritten, fan_out: See TranslatedRequest.
         context: The context for the response's machine.
+        scrub: Removes from the upstream's texts what neither the client nor the log may have.
         base_url: The upstream's URL, without a slash at the end.
         path: The path below it, with its query.
         headers: The headers of the upstream request.
@@ -112,6 +113,7 @@ class Plan(msgspec.Struct, frozen=True):
     rewritten: bool
     fan_out: int
     context: ResponseContext
+    scrub: Scrub
     base_url: str
     path: str
     headers: HeaderList
@@ -147,11 +149,6 @@ class Plan(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(
             self, body=b"", members=_NO_MEMBERS, headers=[], request=None, planner=None
         )
-
-    def scrub(self, text: str) -> str:
-        """Remove from an upstream's text what neither the client nor the log may have."""
-        mask = self.context.mask
-        return text if mask is None else mask(text)
 
     @property
     def url(self) -> str:
@@ -369,6 +366,7 @@ class Planner(msgspec.Struct, eq=False, dict=True, weakref=True):
                 clock=self.clock,
                 mask=common.scrub,
             ),
+            scrub=common.scrub,
             base_url=common.base_url,
             path=head[0],
             headers=head[1],

@@ -173,13 +173,14 @@ class RelayedPlanner(Planner, kw_only=True, eq=False):
         if version and path == whole:  # it has another version, or none
             base_url = base_url.removesuffix(version)
         body, content = self._content(to.upstream_model)
+        scrub = Scrub(self.settings.mask, to.settings, tuple(to.accounts))
         context = ResponseContext(
             request=Request(self.client.name, to.model, ()),
             id=self.id,
             now=self.now,
             model=to.model,
             prompt_tokens=len(body) // BYTES_PER_TOKEN if self.boundary is None else 0,
-            mask=Scrub(self.settings.mask, to.settings, tuple(to.accounts)),
+            mask=scrub,
         )
         return RelayedPlan(
             id=self.id,
@@ -195,6 +196,7 @@ class RelayedPlanner(Planner, kw_only=True, eq=False):
             rewritten=False,
             fan_out=1,
             context=context,
+            scrub=scrub,
             base_url=base_url,
             path=with_query(path, self._query()),
             headers=self._relayed_headers(to),

@@ -132,21 +132,26 @@ def client_response_headers(
     upstream_headers: Iterable[tuple[str, str]],
     protocol: UpstreamSpec,
     gateway_id: str,
-    scrub: Callable[[str], str] = str,
+    scrub: Callable[[list[str]], list[str]] = list,
 ) -> HeaderList:
     """Return the headers of an upstream's response that the client may see, with the ids of the request.
 
-    protocol: the upstream's. gateway_id: see request_id_headers(). scrub: removes secrets from a value.
+    protocol: the upstream's. gateway_id: see request_id_headers(). scrub: removes secrets from values.
     """
     visible, prefixes = _visible(protocol.response_headers, protocol.rate_limit_headers)
-    headers: HeaderList = []
-    upstream_id = None
+    names: list[str] = []
+    values: list[str] = []
+    ids: list[str] = []
     for name, value in upstream_headers:
         if name in visible or name.startswith(prefixes):
-            headers.append((name, scrub(value)))
-        elif name in REQUEST_ID_HEADERS and upstream_id is None:
-            upstream_id = scrub(value)
-    return headers + request_id_headers(gateway_id, upstream_id)
+            names.append(name)
+            values.append(value)
+        elif name in REQUEST_ID_HEADERS and not ids:
+            ids.append(value)
+    if not (values or ids):
+        return request_id_headers(gateway_id)
+    texts = scrub(values + ids)
+    return [*zip(names, texts, strict=False), *request_id_headers(gateway_id, *texts[len(names) :])]
 
 
 def retry_headers(wait: float) -> HeaderList:

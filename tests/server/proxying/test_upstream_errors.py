@@ -22,12 +22,13 @@ from translation import client_request
 from dragoman import ErrorKind, WireError
 from dragoman._wire.errors import kind_of_status
 from dragoman_server.proxying.upstream_errors import (
+    Scrub,
     error_for_client,
     error_from_upstream,
     invalid_response_error,
 )
 from dragoman_server.settings import AccountSettings, UpstreamSettings
-from dragoman_server.settings.secret import Secret
+from dragoman_server.settings.secret import Mask, Secret
 from dragoman_server.upstream.errors import (
     UpstreamBroken,
     UpstreamRequestInvalid,
@@ -90,6 +91,28 @@ def test_an_address_is_found_however_it_is_written(url: str, named: str) -> None
 def test_other_text_is_no_address() -> None:
     error = error_from_upstream(UpstreamRequestInvalid("no URL"), upstream(), "http://[")
     assert error.message == 'upstream "ok": no URL'
+
+
+SECRET = "sk-0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "req_1",
+        "",
+        f"key {SECRET}!",
+        SECRET[:12],  # cut inside of the secret
+        "in org-0123456789abcdefghij01",
+        "at https://llm.corp.test:8443",
+        "by llm.corp.test",
+    ],
+)
+@pytest.mark.parametrize("others", [[], ["10000", "6ms"]])
+def test_several_texts_are_scrubbed_as_each_alone(text: str, others: list[str]) -> None:
+    scrub = Scrub(Mask([SECRET]), upstream())
+    assert (scrub(text) == text) is (text in ("req_1", ""))
+    assert scrub.each([text, *others]) == [scrub(text), *others]
 
 
 REFUSED = WireError(ErrorKind.AUTHENTICATION, "Incorrect API key provided: sk-1**9", 401, "invalid_api_key")
