@@ -272,11 +272,9 @@ class Application(BackgroundTaskGroup):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         served = self._served
-        if scope["type"] == "lifespan":
-            await served.app(scope, receive, send)
-            return
-        if scope["type"] == "websocket":
-            await self._serve_websocket(scope, receive, send)
+        if scope["type"] != "http":
+            serve = self._serve_websocket if scope["type"] == "websocket" else served.app
+            await serve(scope, receive, send)
             return
         path, scope, send = enter(scope, send)
         served.requests += 1

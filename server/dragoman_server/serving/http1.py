@@ -202,12 +202,12 @@ class HTTP1:
         # -- RFC 9112, 2.2
         while buffer.startswith(_EMPTY_LINE):
             del buffer[:2]
-        if len(buffer) < 2 and b"\r".startswith(buffer):
-            return None
         end = buffer.find(_EMPTY_LINE * 2, max(0, self._checked - 3)) + 4
         head = bytes(buffer[:end] if end > 3 else buffer)
         try:
             if end < 4:
+                if b"\r".startswith(head):  # nothing of it yet, or the first half of an empty line
+                    return None
                 request_head.check_partial_head(head, self._checked)
                 if not self._checked:
                     self._transport.read_within(self._transport.settings.header_timeout_s)
