@@ -81,6 +81,8 @@ class ResponseTranslator(ResponseMachine):
     The other attributes are ResponseMachine's.
     """
 
+    data_to_send: Callable[[], bytes]  # the sink's own, because each event asks for it
+
     def __init__(
         self,
         *,
@@ -103,6 +105,7 @@ class ResponseTranslator(ResponseMachine):
         self._chars = 0  # of what the model wrote, without those that the fast path counts
         streams = context.request.stream if client_streams is None else client_streams
         self._sink = self._open_sink(streams, store_response)
+        self.data_to_send = self._sink.data_to_send
         self._waiting: list[Event] = []  # the events from one document to another, which are written together
         waits = not upstream_streams and type(self._sink) is WholeSink
         self._send: Callable[[Event], object] = self._waiting.append if waits else self._sink.send
@@ -148,9 +151,6 @@ class ResponseTranslator(ResponseMachine):
     def cached_reasoning(self) -> CachedReasoning | None:
         reasoning_cache = self._pipeline.reasoning_cache
         return None if reasoning_cache is None else reasoning_cache.cached_reasoning()
-
-    def data_to_send(self) -> bytes:
-        return self._sink.data_to_send()
 
     def heartbeat(self) -> bytes:
         return self._sink.heartbeat if self.outcome is OPEN else b""
