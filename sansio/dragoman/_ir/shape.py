@@ -36,6 +36,13 @@ class JSONType(msgspec.Struct, frozen=True):
     name: str
     convert: Callable[[JSON], JSON] = lambda value: value
 
+    def checked(self, value: JSON, path: str, wrong_type: WrongType) -> JSON:
+        """Return the value of the type that a value at a path stands for. Raises the error of `wrong_type`."""
+        value = self.convert(value)
+        if type(value) not in self.types:
+            raise wrong_type(path, self.name, value)
+        return value
+
 
 STRING = JSONType((str,), "a string")
 BOOLEAN = JSONType((bool,), "a boolean")
@@ -153,35 +160,34 @@ def read_members(
     protocols. If two members have one neutral name, the later one in the shape wins.
     Raises the error of `wrong_type`.
     """
-    settings: dict[Param, JSON] = {}
+    settings: dict[str, dict[Param, JSON]] = {}  # by the names of their members
     extra: JSONObject = {}
-    known = 0
-    for name in filter(value.__contains__, shape):
-        known += 1
-        row, member = shape[name], value[name]
+    for name, member in value.items():
+        row = shape.get(name, _NATIVE)
         if row is None or member is None:
             continue
-        kind = type(row)
-        wanted = row.type if type(row) is Setting else OBJECT if kind is dict else row
-        if type(wanted) is JSONType and type(member) not in wanted.types:
-            member = value[name] = wanted.convert(member)
-            if type(member) not in wanted.types:
-                raise wrong_type(f"{path}/{name}", wanted.name, member)
-        if type(row) is Setting:
+        if type(row) is JSONType:
+            if type(member) not in row.types:
+                value[name] = row.checked(member, f"{path}/{name}", wrong_type)
+        elif type(row) is Setting:
+            if row.type is not None and type(member) not in row.type.types:
+                member = value[name] = row.type.checked(member, f"{path}/{name}", wrong_type)
             if row.param is not None:
-                settings[row.param] = member
+                settings[name] = {row.param: member}
             elif member != row.implied:
                 extra[name] = member
         elif type(row) is dict:
+            if type(member) is not dict:
+                raise wrong_type(f"{path}/{name}", OBJECT.name, member)
             inner, left = read_members(member, row, wrong_type, f"{path}/{name}")
-            settings.update(inner)
+            if inner:
+                settings[name] = inner
             if left:
                 extra[name] = left
-        elif kind is not JSONType and not _is_read(member, row):
+        elif not _is_read(member, row):
             extra[name] = member
-    if known < len(value):
-        extra.update({name: value[name] for name in value.keys() - shape.keys() if value[name] is not None})
-    return settings, {name: extra[name] for name in value if name in extra} if len(extra) > 1 else extra
+    names = sorted(settings, key=list(shape).index) if len(settings) > 1 else settings
+    return {param: member for name in names for param, member in settings[name].items()}, extra
 
 
 def setting_paths(shape: Mapping[str, Shape], path: str = "") -> dict[Param, str]:
