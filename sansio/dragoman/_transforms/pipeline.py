@@ -80,13 +80,14 @@ _FIELDS = (
     "tools",
 )
 _values = attrgetter(*_FIELDS)
-_NO_PASSES: frozenset[int] = frozenset()
+# So many sets of subjects are remembered, each with its passes: requests are much alike.
+_KEPT = 256
 
 
 class Passes:
     """The passes over requests of one client protocol for one upstream."""
 
-    __slots__ = ("_always", "_by_subject", "_settings")
+    __slots__ = ("_always", "_by_subject", "_known", "_settings")
 
     def __init__(self, client: ProtocolSpec, capabilities: Capabilities) -> None:
         rows = [
@@ -103,31 +104,37 @@ class Passes:
             for _, subjects, _ in rows
             for subject in subjects
         }
+        self._known: dict[frozenset[Subject], tuple[int, ...]] = {}
         self._settings = {"prompt_cache_options", *client.server_state_params}
 
     def apply(self, request: Request, context: PassContext) -> Request:
         """Return the request after all passes that have something to do."""
-        waiting = self._needed(request, context)
+        waiting = list(self._needed(request, context))
         while waiting:
-            number = min(waiting)
-            waiting.remove(number)
+            number = waiting.pop()
             passed = PASSES[number][0](request, context)
             if passed is request:
                 continue
             if passed.messages is not request.messages:
                 context.contents = find_contents(passed.messages)
             request = passed
-            waiting.update([each for each in self._needed(request, context) if each > number])
+            waiting = sorted(
+                {*waiting, *[each for each in self._needed(request, context) if each > number]}, reverse=True
+            )
         return request
 
-    def _needed(self, request: Request, context: PassContext) -> set[int]:
-        needed = set(self._always)
+    def _needed(self, request: Request, context: PassContext) -> tuple[int, ...]:
+        """Return the numbers of the passes for what is in a request, the last one first."""
         fields = compress(_FIELDS, _values(request))
         settings = self._settings & request.params.keys()
-        subjects: tuple[Subject, ...] = (*fields, *context.contents.kinds, *settings)
-        for subject in subjects:
-            needed |= self._by_subject.get(subject, _NO_PASSES)
-        return needed
+        subjects: frozenset[Subject] = frozenset((*fields, *context.contents.kinds, *settings))
+        known = self._known.get(subjects)
+        if known is None:
+            passes = [self._by_subject[each] for each in subjects if each in self._by_subject]
+            known = tuple(sorted(self._always.union(*passes), reverse=True))
+            if len(self._known) < _KEPT:
+                self._known[subjects] = known
+        return known
 
 
 class Stage(Protocol):
