@@ -153,6 +153,10 @@ class RequestTranslator:
         self._upstream = upstream_spec(upstream)
         self._capabilities = capabilities.as_type(self._upstream.capabilities)
         self._passes = Passes(self._client, self._capabilities)
+        self._is_rewritten = self._client.name == self._upstream.name
+        self._is_relayed = self._is_rewritten and (
+            capabilities.relay == "exact" or capabilities.unwraps_signatures
+        )
         self._policy = policy
         self._signer = signer
         self._max_fan_out = max_fan_out
@@ -198,9 +202,8 @@ class RequestTranslator:
         Send either in the client's own form: `client.write_error(error.as_wire_error(), request_id)`.
         """
         try:
-            ledger, capabilities = Ledger(), self._capabilities
-            same_protocol = self._client.name == self._upstream.name
-            if same_protocol and (capabilities.relay == "exact" or capabilities.unwraps_signatures):
+            ledger = Ledger()
+            if self._is_relayed:
                 head = request_head or peek(body)
                 return self._relay(body, model, head, signed_reasoning, ledger, left_out)
             return self._translate(
@@ -221,16 +224,15 @@ class RequestTranslator:
         left_out: Sequence[str],
     ) -> TranslatedRequest:
         decoded = decode_object(body, "the request body")
-        upstream, capabilities = self._upstream, self._capabilities
-        rewritten = self._client.name == upstream.name
+        upstream, rewritten = self._upstream, self._is_rewritten
         if rewritten:
             self._drop_foreign(decoded, body, model, signed_reasoning, ledger)
         received = self._read(decoded, head)
         upstream_model = received.model if model is None else model
         if not upstream_model:
             raise _no_model()
-        tokens = _count(body, received, capabilities.context_window)
-        capabilities = capabilities.for_prompt(tokens)
+        tokens = _count(body, received, self._capabilities.context_window)
+        capabilities = self._capabilities.for_prompt(tokens)
         context = PassContext(
             self._client,
             upstream,
@@ -302,7 +304,7 @@ class RequestTranslator:
         return msgspec.structs.replace(received, model=model, stream=stream)
 
     def _echo(self, body: bytes, head: RequestHead | None, decoded: JSONObject) -> JSONObject:
-        echo = {name: decoded[name] for name in self._client.echoed_members if name in decoded}
+        echo = {name: decoded[name] for name in filter(decoded.__contains__, self._client.echoed_members)}
         if len(body) > MAX_ECHO:
             fields = (head or peek(body)).fields
             large = [name for name in echo if name in fields and len(memoryview(fields[name])) > MAX_ECHO]

@@ -87,17 +87,13 @@ def write_params(
 
     A setting with a converter and no name is only passed to its converter, which may record a loss.
     """
-    paths = request.param_paths
     for param, value in request.params.items():
-        path = paths.get(param) or f"/{param}"
-        convert = converters.get(param)
+        name, convert = names.get(param), converters.get(param)
         if convert is not None:
-            value = convert(value, path, ledger)
-        name = names.get(param)
-        if name is None:
-            if convert is None:
-                ledger.dropped(path, "the upstream's protocol has no such setting")
-        elif value is not None:
+            value = convert(value, request.path_of(param), ledger)
+        elif name is None:
+            ledger.dropped(request.path_of(param), "the upstream's protocol has no such setting")
+        if name is not None and value is not None:
             out[name] = value
 
 

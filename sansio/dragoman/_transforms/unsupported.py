@@ -49,10 +49,11 @@ def drop_unsupported(request: Request, context: PassContext) -> Request:
             del left["stop"]
         if stops:
             context.undo = msgspec.structs.replace(context.undo, stop_sequences=stops)
-    if type(left.get("n")) is int:
-        CHOICES.check(left["n"], request.path_of("n"), "the request")
-    if "n" in left and not (upstream.choices and "n" not in capabilities.refuses):
-        context.fan_out = _fan_out(left.pop("n"), request.path_of("n"), context.max_fan_out)
+    if "n" in left:
+        if type(left["n"]) is int:
+            CHOICES.check(left["n"], request.path_of("n"), "the request")
+        if not upstream.choices or "n" in capabilities.refuses:
+            context.fan_out = _fan_out(left.pop("n"), request.path_of("n"), context.max_fan_out)
     most, asked = capabilities.max_output_tokens, left.get("max_output_tokens")
     if most is not None and type(asked) is int and asked > most:
         left["max_output_tokens"] = most

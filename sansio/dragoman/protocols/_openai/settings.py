@@ -36,7 +36,7 @@ DEFAULT_SCHEMA_NAME = "response"
 
 # In characters. "with a maximum length of 128 characters" (openai-python 3.54.0, `safety_identifier`). OpenAI documents
 # no limit of `user`; bifrost cuts it at 64 (read 2026-11-22).
-_ID_CONVERTERS: Mapping[Param, Converter] = {
+ID_CONVERTERS: Mapping[Param, Converter] = {
     "safety_identifier": hash_longer_than(128),
     "user": hash_longer_than(64),
 }
@@ -59,13 +59,19 @@ def fit_tier(
     return nearest or _SAME_TIERS.get(name)
 
 
-def shared_converters(
-    request: Request, refuses_tiers: bool, protocol: str, tiers: frozenset[str] = SERVICE_TIERS
-) -> dict[Param, Converter]:
-    """Return the converters of the settings that are the same in both protocols.
+def with_tiers(
+    converters: Mapping[Param, Converter],
+    request: Request,
+    refuses_tiers: bool,
+    protocol: str,
+    tiers: frozenset[str] = SERVICE_TIERS,
+) -> Mapping[Param, Converter]:
+    """Return converters with those of the service tier, if the request has one.
 
     `speed` of Messages is a service tier here. If both are set, the speed counts.
     """
+    if "service_tier" not in request.params and "speed" not in request.params:
+        return converters
     is_fast = request.params.get("speed") == "fast" and not refuses_tiers
 
     def convert_tier(value: JSON, path: str, ledger: Ledger) -> JSON:
@@ -81,4 +87,4 @@ def shared_converters(
             ledger.dropped(path, "the upstream does not accept a service tier")
         return "fast" if is_fast and value == "fast" else None
 
-    return {**_ID_CONVERTERS, "service_tier": convert_tier, "speed": convert_speed}
+    return {**converters, "service_tier": convert_tier, "speed": convert_speed}

@@ -9,7 +9,7 @@ others are rows of REQUEST_SHAPE in `shapes`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -27,7 +27,7 @@ from dragoman._ir.request import (
     ToolResult,
 )
 from dragoman._ir.shape import OBJECT, STRING, extra_members, read_members
-from dragoman._ir.tools import FunctionTool, Tool
+from dragoman._ir.tools import CacheMark, FunctionTool, Tool
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import BillingHeader
@@ -68,16 +68,32 @@ _ROLES = ("user", "assistant", "system")
 _PATHS = MessagePaths("messages")
 
 
+# Members that are no plain settings, and that few requests have.
+_SPECIAL = frozenset(
+    (
+        *(
+            "cache_control",
+            "compaction",
+            "context_management",
+            "mcp_servers",
+            "output_config",
+            "output_format",
+        ),
+        *("service_tier", "stop_sequences", "thinking", "tool_choice", "tools"),
+    )
+)
+_REQUIRED = ("model", "max_tokens", "messages")
+
+
 def read_request(body: JSONObject, signer: Signer) -> Request:
     """Return the neutral request of a body. Raises RemoteProtocolError (400) with the path of the fault."""
-    # Each function below adds the values that it cannot read to `extra`.
     settings, extra = read_members(body, REQUEST_SHAPE, wrong_type)
-    for name in ("model", "max_tokens", "messages"):
-        if body.get(name) is None:
-            raise invalid_request(f"/{name}", "Field required")
-    mark = read_cache_mark(body, "") if "cache_control" in body else None
+    if None in map(body.get, _REQUIRED):
+        missing = next(name for name in _REQUIRED if body.get(name) is None)
+        raise invalid_request(f"/{missing}", "Field required")
     context = ReadContext(signer)
     messages: list[Message] = []
+    mark = read_cache_mark(body, "")
     system = body.get("system")
     if system is not None:
         parts = _split_billing_header(read_content(system, "/system", context), system)
@@ -89,9 +105,37 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         messages = _start_at_summary(messages, first_message, context.summary)
     if context.effort is not None:
         messages = [_with_read_effort(message, context.effort) for message in messages]
+    fields: dict[str, Any] = {}
+    if context.has_system_messages or not _SPECIAL.isdisjoint(body):
+        fields = _read_special(body, messages, first_message, settings, mark, context, extra)
+    return Request(
+        protocol=NAME,
+        model=body["model"],
+        messages=tuple(messages),
+        parallel_path="/tool_choice/disable_parallel_tool_use",
+        stream=body.get("stream") is True,
+        params=settings,
+        param_paths=SETTING_PATHS,
+        extra=extra or None,
+        repairs=tuple(context.repairs),
+        defined=NATIVE_MEMBERS,
+        **fields,
+    )
+
+
+def _read_special(
+    body: JSONObject,
+    messages: list[Message],
+    first_message: int,
+    settings: dict[Param, JSON],
+    mark: CacheMark | None,
+    context: ReadContext,
+    extra: JSONObject,
+) -> dict[str, Any]:
+    """Return the fields of the request that few requests set. What cannot be read is added to `extra`."""
     tools = read_tools(body, extra) if "tools" in body or "mcp_servers" in body else []
     if context.has_system_messages or (
-        tools and any(isinstance(tool, FunctionTool) and tool.deferred for tool in tools)
+        tools and any(type(tool) is FunctionTool and tool.deferred for tool in tools)
     ):
         tools = _add_found_tools(tools, messages[first_message:])
     choice, parallel = (
@@ -104,24 +148,14 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         settings["prompt_cache_options"] = {"mode": "implicit"}
         if mark.ttl is not None:
             settings["prompt_cache_options"]["ttl"] = CACHE_OPTION_TTLS[mark.ttl]
-    return Request(
-        protocol=NAME,
-        model=body["model"],
-        messages=tuple(messages),
-        tools=tuple(tools),
-        tool_choice=choice,
-        parallel_tool_calls=parallel,
-        parallel_path="/tool_choice/disable_parallel_tool_use",
-        stream=body.get("stream") is True,
-        params=settings,
-        param_paths=SETTING_PATHS,
-        reasoning=_read_reasoning(body, context.effort, extra),
-        response_format=_read_response_format(body, extra),
-        extra=extra or None,
-        repairs=tuple(context.repairs),
-        defined=NATIVE_MEMBERS,
-        compact=body.get("compaction") is not None,
-    )
+    return {
+        "tools": tuple(tools),
+        "tool_choice": choice,
+        "parallel_tool_calls": parallel,
+        "reasoning": _read_reasoning(body, context.effort, extra),
+        "response_format": _read_response_format(body, extra),
+        "compact": compaction is not None,
+    }
 
 
 def _read_messages(body_messages: list[JSON], context: ReadContext, messages: list[Message]) -> None:

@@ -61,7 +61,8 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
         "max_tokens": resolve_max_tokens(request, capabilities.default_max_tokens),
     }
     write_params(settings, _NAMES, CONVERTERS, out, ledger)
-    write_user_and_tier(settings, out, ledger)
+    if not _USER_AND_TIER.isdisjoint(settings.params):
+        write_user_and_tier(settings, out, ledger)
     _write_conversation(request, capabilities, out, ledger)
     out.update(write_tools(request, capabilities, ledger))
     if not keeps_reasoning:
@@ -260,6 +261,7 @@ def write_user_and_tier(request: Request, out: JSONObject, ledger: Ledger) -> No
 
 # The first one that the request has is sent.
 _IDENTIFIERS: tuple[Param, ...] = ("safety_identifier", "user")
+_USER_AND_TIER = frozenset((*_IDENTIFIERS, "service_tier"))
 
 
 def _hash_email(value: JSON, path: str, ledger: Ledger) -> JSON:
@@ -302,11 +304,14 @@ _BETAS: Mapping[str, str] = {
 
 def request_headers(body: JSONObject) -> tuple[tuple[str, str], ...]:
     """Return the headers for a body of write_request. Clients of this protocol send them themselves."""
-    version = SAMPLING_VERSION if any(name in body for name in SAMPLING_PARAMS) else NEWEST_VERSION
-    config, management = body.get("output_config") or {}, body.get("context_management") or {}
-    typed = (*(management.get("edits") or ()), *(body.get("tools") or ()))
-    used = {name for each in (body, config) for name, value in each.items() if value is not None}
-    used |= {text_or_empty(each.get("type")) for each in typed}
-    betas = ",".join(dict.fromkeys(beta for name, beta in _BETAS.items() if name in used))
+    version = NEWEST_VERSION if body.keys().isdisjoint(SAMPLING_PARAMS) else SAMPLING_VERSION
     headers = ((VERSION_HEADER[0], version),)
-    return (*headers, (BETA_HEADER, betas)) if betas else headers
+    config, management = body.get("output_config") or {}, body.get("context_management") or {}
+    used = {*body, *config}
+    for typed in filter(None, (management.get("edits"), body.get("tools"))):
+        used.update([text_or_empty(each.get("type")) for each in typed])
+    if _BETAS.keys().isdisjoint(used):
+        return headers
+    used.difference_update([name for each in (body, config) for name, value in each.items() if value is None])
+    betas = dict.fromkeys(beta for name, beta in _BETAS.items() if name in used)
+    return (*headers, (BETA_HEADER, ",".join(betas))) if betas else headers

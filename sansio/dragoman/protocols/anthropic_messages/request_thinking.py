@@ -50,8 +50,8 @@ def resolve_thinking_conflicts(
     if request.reasoning is not None:
         drop_thinking_in_tool_loop(out, request.reasoning.path, ledger)
     thinks = (out.get("thinking") or {}).get("type") in ("enabled", "adaptive")
-    for param in SAMPLING_PARAMS:
-        value = out.get(param)
+    for param in filter(out.__contains__, SAMPLING_PARAMS):
+        value = out[param]
         if value is None:
             continue
         reason = ""

@@ -6,6 +6,8 @@ and whether the response is a stream are in the path. Each setting that is more 
 
 from __future__ import annotations
 
+from typing import Any
+
 from dragoman._ir.losses import Loss
 from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
 from dragoman._ir.shape import STRING, read_members
@@ -20,6 +22,11 @@ from dragoman.protocols.gemini.tools import read_tool_choice, read_tools
 
 _SETTINGS = "/generationConfig"
 _THINKING = f"{_SETTINGS}/thinkingConfig"
+
+
+# Settings with other values, and those of `generationConfig` that are no plain ones: few requests have them.
+_CONVERTED = frozenset(("modalities", "service_tier", "stop"))
+_SPECIAL = frozenset(("responseJsonSchema", "responseMimeType", "responseSchema", "thinkingConfig"))
 
 
 def read_request(body: JSONObject, signer: Signer) -> Request:
@@ -40,22 +47,25 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         messages.append(reader.content(content, "/systemInstruction", "/systemInstruction/parts/0"))
     messages += reader.read(body.get("contents"))
     repairs = reader.repairs
-    tools = read_tools(body, repairs)
-    choice, tools = read_tool_choice(body, tools)
-    _convert_settings(settings)
+    fields: dict[str, Any] = {}
+    if "tools" in body or "toolConfig" in body:
+        choice, tools = read_tool_choice(body, read_tools(body, repairs))
+        fields = {"tools": tuple(tools), "tool_choice": choice}
+    if not _CONVERTED.isdisjoint(settings):
+        _convert_settings(settings)
+    if not _SPECIAL.isdisjoint(config):
+        fields["reasoning"] = _read_reasoning(config.get("thinkingConfig") or {})
+        fields["response_format"] = _read_response_format(config, extra, repairs)
     return Request(
         protocol=NAME,
         model=(body.get("model") or "").removeprefix("models/"),
         messages=tuple(messages),
-        tools=tuple(tools),
-        tool_choice=choice,
         params=settings,
         param_paths=SETTING_PATHS,
-        reasoning=_read_reasoning(config.get("thinkingConfig") or {}),
-        response_format=_read_response_format(config, extra, repairs),
         extra=extra or None,
         repairs=tuple(repairs),
         defined=NATIVE_MEMBERS,
+        **fields,
     )
 
 

@@ -8,7 +8,7 @@ unknown type is kept as an opaque part; only wrong JSON types of required member
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -36,7 +36,11 @@ from dragoman._wire.json import JSON, JSONObject, invalid_value, wrong_type
 from dragoman.protocols._openai.citations import read_citations
 from dragoman.protocols.openai_chat.checks import CHECKS, arguments_text, read_cache_mark
 from dragoman.protocols.openai_chat.reasoning import part_text, read_turn
-from dragoman.protocols.openai_chat.request_settings import read_reasoning, read_response_format
+from dragoman.protocols.openai_chat.request_settings import (
+    REASONING_SETTINGS,
+    read_reasoning,
+    read_response_format,
+)
 from dragoman.protocols.openai_chat.shapes import (
     ASSISTANT_SHAPE,
     CALL_SHAPE,
@@ -62,6 +66,14 @@ _FUNCTION, _CUSTOM = ToolKind.FUNCTION, ToolKind.CUSTOM
 
 _PATHS = MessagePaths("messages")
 
+# Members that are no plain settings, and that few requests have.
+_SPECIAL = frozenset(
+    (
+        *("tools", "functions", "web_search_options", "tool_choice", "function_call", "parallel_tool_calls"),
+        *("response_format", *REASONING_SETTINGS),
+    )
+)
+
 
 def read_request(body: JSONObject, signer: Signer) -> Request:
     """Read a decoded body.
@@ -74,26 +86,36 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
     settings, extra = read_members(body, REQUEST_SHAPE, wrong_type)
     if body.get("max_completion_tokens") is not None and body.get("max_tokens") is not None:
         extra["max_tokens"] = body["max_tokens"]  # the newer name wins
-    tools, tool_choice = read_tools(body, extra)
-    parallel = body.get("parallel_tool_calls")
-    if body.get("functions") and parallel is None and not body.get("tools"):
-        parallel = False  # a legacy message holds one call
+    fields: dict[str, Any] = {}
+    if not _SPECIAL.isdisjoint(body):
+        fields = _read_special(body, extra)
     return Request(
         protocol=NAME,
         model=model,
         messages=_read_messages(body.get("messages"), signer),
-        tools=tools,
-        tool_choice=tool_choice,
-        parallel_tool_calls=parallel,
         stream=body.get("stream") is True,
         include_usage=bool((body.get("stream_options") or {}).get("include_usage")),
         params=settings,
         param_paths=_LEGACY_SETTING_PATHS if body.get("max_completion_tokens") is None else SETTING_PATHS,
-        reasoning=read_reasoning(body, extra),
-        response_format=read_response_format(body, extra),
         extra=extra or None,
         defined=NATIVE_MEMBERS,
+        **fields,
     )
+
+
+def _read_special(body: JSONObject, extra: JSONObject) -> dict[str, Any]:
+    """Return the fields of the request that few requests set. What cannot be read is added to `extra`."""
+    tools, tool_choice = read_tools(body, extra)
+    parallel = body.get("parallel_tool_calls")
+    if body.get("functions") and parallel is None and not body.get("tools"):
+        parallel = False  # a legacy message holds one call
+    return {
+        "tools": tools,
+        "tool_choice": tool_choice,
+        "parallel_tool_calls": parallel,
+        "reasoning": read_reasoning(body, extra),
+        "response_format": read_response_format(body, extra),
+    }
 
 
 def _read_messages(items: JSON, signer: Signer) -> tuple[Message, ...]:

@@ -42,8 +42,8 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
 
     Raises RequestRefused (400) for settings without which the request would mean something else.
     """
-    for param in REJECTED_PARAMS:
-        if request.params.get(param):
+    for param in filter(request.params.__contains__, REJECTED_PARAMS):
+        if request.params[param]:
             path = request.path_of(param)
             raise RequestRefused(
                 f"{dotted_path(path)} needs a server that stores conversations; this upstream speaks Chat Completions:"
@@ -58,7 +58,8 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
         out["stream"] = True
         # Always requested. A writer for a client that did not request it leaves it out.
         out["stream_options"] = {"include_usage": True}
-    write_tools(request, capabilities, out, ledger)
+    if request.tools or request.tool_choice is not None:
+        write_tools(request, capabilities, out, ledger)
     if request.response_format is not None:
         write_response_format(request.response_format, settings, messages, out, ledger)
     if request.reasoning is not None:

@@ -19,9 +19,10 @@ from dragoman._ir.shape import INTEGER, OBJECT, STRING, JSONType, extra_members
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols._openai.settings import (
     DEFAULT_SCHEMA_NAME,
+    ID_CONVERTERS,
     INCLUDE_LOGPROBS,
     JSON_INSTRUCTION,
-    shared_converters,
+    with_tiers,
 )
 from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
 from dragoman.protocols.openai_chat.checks import CHECKS
@@ -64,8 +65,9 @@ def read_reasoning(body: JSONObject, extra: JSONObject) -> ReasoningConfig | Non
     """
     found: dict[str, JSON] = {}
     paths: dict[str, str] = {}
-    for key, members in _PLACES.items():
-        if body.get(key) is None:
+    for key in filter(body.__contains__, _PLACES):
+        members = _PLACES[key]
+        if body[key] is None:
             continue
         holder = body[key] if type(body[key]) is dict else {"": body[key]}
         unread = {name: value for name, value in holder.items() if value is not None}
@@ -244,9 +246,10 @@ def write_settings(request: Request, capabilities: Capabilities, out: JSONObject
     """Put the plain settings into `out`."""
     if request.params:
         refuses_tiers = "service_tier" in capabilities.refuses
-        converters = {**CONVERTERS, **shared_converters(request, refuses_tiers, TITLE)}
-        if capabilities.cache_marks != "breakpoint":
-            converters["prompt_cache_options"] = _drop_cache_options
+        with_marks = capabilities.cache_marks == "breakpoint"
+        converters = with_tiers(
+            CONVERTERS if with_marks else _CONVERTERS_WITHOUT_MARKS, request, refuses_tiers, TITLE
+        )
         write_params(request, _SETTING_NAMES[capabilities.max_tokens_field], converters, out, ledger)
         if not request.native and ("include" in request.params or "top_logprobs" in out):
             _derived_settings(request, capabilities, out, ledger)
@@ -275,6 +278,8 @@ def _drop_cache_options(value: JSON, path: str, ledger: Ledger) -> JSON:
 
 
 CONVERTERS: Mapping[Param, Converter] = {
+    **ID_CONVERTERS,
     "include": _include,
     "background": lambda value, path, ledger: None,  # false here: write_request refuses true
 }
+_CONVERTERS_WITHOUT_MARKS = {**CONVERTERS, "prompt_cache_options": _drop_cache_options}

@@ -7,6 +7,9 @@ have one form: functions in their own object, as in Chat Completions, and calls 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import msgspec
 
 from dragoman._ir.losses import Loss, LossCode
@@ -34,6 +37,9 @@ from dragoman.protocols.openai_responses.tables import (
 )
 from dragoman.protocols.openai_responses.tools import read_tool_choice, read_tools
 
+# Members that are no plain settings, and that few requests have.
+_SPECIAL = frozenset(("parallel_tool_calls", "reasoning", "text", "tool_choice"))
+
 
 def read_request(body: JSONObject, signer: Signer) -> Request:
     """Read a decoded body.
@@ -46,38 +52,45 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
     repairs = _repair_request(body)
     params, extra = read_members(body, REQUEST_SHAPE, CHECKS.wrong_type)
     namespaces: list[Namespace] = []
-    reader = InputReader(signer, read_tools(body.get("tools") or [], "/tools", namespaces), namespaces)
+    tools = read_tools(body["tools"], "/tools", namespaces) if body.get("tools") else []
+    reader = InputReader(signer, tools, namespaces)
     instructions = body.get("instructions")
     if instructions:
         text = Text(instructions, path="/instructions")
         reader.messages.append(Message("system", (text,), "/instructions"))
     _read_input(body, reader)
-    _read_include(body.get("include"), params)
-    for name, nothing in NO_OP_VALUES.items():
-        if name in params and params[name] == nothing:
+    if "include" in body:
+        _read_include(body["include"], params)
+    for name in filter(params.__contains__, NO_OP_VALUES):
+        if params[name] == NO_OP_VALUES[name]:
             del params[name]
     paths = SETTING_PATHS
     if reader.reference is not None and "previous_response_id" not in params:
         # A reference means the same: part of the conversation is only in the vendor's store.
         params["previous_response_id"], place = reader.reference
         paths = {**paths, "previous_response_id": place}
+    fields: dict[str, Any] = {}
+    if reader.effort is not None or reader.format is not None or not _SPECIAL.isdisjoint(body):
+        fields = {
+            "tool_choice": read_tool_choice(body.get("tool_choice"), reader.tools, extra),
+            "parallel_tool_calls": body.get("parallel_tool_calls"),
+            "reasoning": _read_reasoning(body.get("reasoning"), reader.effort),
+            "response_format": _latest_format(body, reader.format, extra),
+        }
     return Request(
         protocol=NAME,
         model=model,
         messages=tuple(reader.messages),
         tools=tuple(reader.tools),
         namespaces=tuple(namespaces),
-        tool_choice=read_tool_choice(body.get("tool_choice"), reader.tools, extra),
-        parallel_tool_calls=body.get("parallel_tool_calls"),
         stream=body.get("stream") is True,
         params=params,
         param_paths=paths,
-        reasoning=_read_reasoning(body.get("reasoning"), reader.effort),
-        response_format=_latest_format(body, reader.format, extra),
         extra=extra or None,
         compact=reader.compact,
         repairs=(*repairs, *reader.repairs),
         defined=NATIVE_MEMBERS,
+        **fields,
     )
 
 
@@ -177,9 +190,8 @@ _NESTED = "in the form of Chat Completions: it was converted"
 def _repair_request(body: JSONObject) -> tuple[Loss, ...]:
     """Repair known mistakes in the body. Return the repairs."""
     repairs: list[Loss] = []
-    for name, repair in (("tools", _flat_tools), ("tool_choice", _flat_choice), ("input", _calls_with_ids)):
-        if name in body:
-            body[name] = repair(body[name], repairs)
+    for name in filter(body.__contains__, _REPAIRS):
+        body[name] = _REPAIRS[name](body[name], repairs)
     return tuple(repairs)
 
 
@@ -264,3 +276,10 @@ def _lacks_call_id(item: JSON) -> bool:
 def _is_call(item: JSONObject) -> bool:
     kind = item.get("type")
     return type(kind) is str and kind in CALL_ITEMS
+
+
+_REPAIRS: dict[str, Callable[[JSON, list[Loss]], JSON]] = {
+    "tools": _flat_tools,
+    "tool_choice": _flat_choice,
+    "input": _calls_with_ids,
+}

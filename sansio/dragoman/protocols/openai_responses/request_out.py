@@ -27,10 +27,11 @@ from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import SignaturePlaces
 from dragoman.protocols._openai.settings import (
     DEFAULT_SCHEMA_NAME,
+    ID_CONVERTERS,
     INCLUDE_LOGPROBS,
     INCLUDE_REASONING,
     JSON_INSTRUCTION,
-    shared_converters,
+    with_tiers,
 )
 from dragoman.protocols.openai_responses.capabilities import ResponsesCapabilities as Capabilities
 from dragoman.protocols.openai_responses.request_messages_out import InputWriter, unwrapped_item
@@ -78,7 +79,8 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
         items = request.native.get("input")
     if items is not None:
         out["input"] = items
-    _write_tools(request, capabilities, out, ledger, moved)
+    if request.tools or request.tool_choice is not None or "mcp_servers" in request.params:
+        _write_tools(request, capabilities, out, ledger, moved)
     if request.parallel_tool_calls is not None:
         out["parallel_tool_calls"] = request.parallel_tool_calls
     if request.stream:
@@ -93,7 +95,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
         out["text"] = text_settings
     if settings.params:
         refuses_tiers = "service_tier" in capabilities.refuses
-        converters = {**CONVERTERS, **shared_converters(request, refuses_tiers, TITLE, TIERS)}
+        converters = with_tiers(CONVERTERS, request, refuses_tiers, TITLE, TIERS)
         write_params(settings, _NAMES, converters, out, ledger)
     if native:
         return _with_kept_members(request, capabilities, out, ledger)
@@ -319,6 +321,7 @@ def _output_tokens(value: JSON, path: str, ledger: Ledger) -> JSON:
 
 
 CONVERTERS: Mapping[Param, Converter] = {
+    **ID_CONVERTERS,
     "logprobs": _written_elsewhere,
     "max_output_tokens": _output_tokens,
     "mcp_servers": _written_elsewhere,  # see `note_unsent_servers`
