@@ -8,7 +8,7 @@ So readers and writers need no other protocol's limits.
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import is_
+from operator import attrgetter, is_
 from typing import Any
 
 import msgspec
@@ -21,11 +21,12 @@ from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, McpServer, 
 from dragoman._ir.undo import ToolOrigin
 from dragoman._transforms.freeform import custom_tool_as_function, wrap_input
 from dragoman._transforms.pass_context import PassContext
-from dragoman._transforms.tool_names_and_ids import fit_call_id, fit_name, hashed_name
+from dragoman._transforms.tool_names_and_ids import fit_call_id, fit_name, fits_names, hashed_name
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json_schema import inline_references
 
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
+_name, _namespace = attrgetter("name"), attrgetter("namespace")
 
 
 def fit_tools(request: Request, context: PassContext) -> Request:
@@ -41,7 +42,9 @@ def fit_tools(request: Request, context: PassContext) -> Request:
     if not context.capabilities.schema_references:
         request = _without_references(request, context.ledger)
     fitter = _ToolFitter(context)
-    tools = tuple([fitter.tool(tool) for tool in request.tools])
+    tools = request.tools
+    if tools and not fitter.accepts(tools):
+        tools = tuple([fitter.tool(tool) for tool in tools])
     changes: dict[type[Part], Callable[[Any], Part]] = {ToolCall: fitter.call, ToolResult: fitter.result}
     # A flat walk finds that nothing changes, as nearly always, in half the time of map_parts().
     for part in () if contents.kinds.isdisjoint(changes) else contents.parts:
@@ -57,7 +60,7 @@ def fit_tools(request: Request, context: PassContext) -> Request:
         context.undo = msgspec.structs.replace(
             context.undo, origins=fitter.origins, used_ids=frozenset(fitter.sent_ids), declared=declared
         )
-    if choice is request.tool_choice and all(map(is_, tools, request.tools)):
+    if choice is request.tool_choice and (tools is request.tools or all(map(is_, tools, request.tools))):
         return request  # as most are
     return msgspec.structs.replace(request, tools=tools, tool_choice=choice)
 
@@ -166,6 +169,20 @@ class _ToolFitter:
         self._used_names: set[tuple[str | None, str]] = set()
         self.origins: dict[str, ToolOrigin] = {}
         self.sent_ids: dict[str, str] = {}
+
+    def accepts(self, tools: tuple[Tool, ...]) -> bool:
+        """True if all tools are functions without namespaces whose names fit and differ, as nearly always."""
+        if not {FunctionTool}.issuperset(map(type, tools)) or not {None}.issuperset(map(_namespace, tools)):
+            return False
+        names: list[str] = list(map(_name, tools))
+        sent_names: dict[tuple[str | None, str], tuple[str, str | None]] = {
+            (None, name): (name, None) for name in names
+        }
+        if len(sent_names) < len(names) or not fits_names(names, self._limits):
+            return False
+        self._sent_names.update(sent_names)
+        self._used_names.update(sent_names)
+        return True
 
     def tool(self, tool: Tool) -> Tool:
         if type(tool) is HostedTool:

@@ -14,7 +14,7 @@ from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Request, Text, ToolCall, ToolResult
 from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, Tool, ToolChoice
 from dragoman._ir.undo import Undo
-from dragoman._transforms.tool_names_and_ids import fit_call_id, fit_name
+from dragoman._transforms.tool_names_and_ids import fit_call_id, fit_name, fits_names
 from dragoman._transforms.tools import fit_tools
 from dragoman.codec import Capabilities, ToolLimits
 
@@ -79,6 +79,17 @@ def test_fit_name(subtests: pytest.Subtests) -> None:
 def test_different_names_stay_different() -> None:
     names = ["fs.read", "fs/read", "fs read", "n" * 65, "n" * 66, "n" * 64 + "m", "\ud83d", "\ude00"]
     assert len({fit_name(name, None, PLAIN) for name in names}) == len(names)
+
+
+@PROPERTY
+@given(
+    st.lists(
+        st.text("aZ1_-. ", max_size=12) | st.text("a1", min_size=60, max_size=70), min_size=1, max_size=3
+    )
+)
+def test_names_fit_together_if_each_fits(names: list[str]) -> None:
+    for limits in (PLAIN, STRICT, LETTER):
+        assert fits_names(names, limits) == all(fit_name(each, None, limits) == each for each in names)
 
 
 @PROPERTY
