@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -18,6 +17,7 @@ import anyio
 import msgspec
 from anyio.abc import TaskStatus
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException

@@ -4,14 +4,14 @@ The port alone shows which one it is. If another server has such a port, set wha
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from dragoman_server.capabilities.provider import LOOKED_UP, MESSAGES, RESPONSES
 
 
-@dataclass(frozen=True, slots=True)
-class LocalServer:
+class LocalServer(msgspec.Struct, frozen=True):
     """A program that serves models on this machine.
 
     Attributes:
@@ -34,7 +34,7 @@ class LocalServer:
     key: str
     source: str
     date: str = LOOKED_UP
-    by_protocol: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    by_protocol: Mapping[str, Mapping[str, object]] = msgspec.field(default_factory=dict)
     owner: str = ""
     details: str = ""
     advice: str = ""

@@ -12,6 +12,8 @@ from operator import attrgetter
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
+import msgspec
+
 from dragoman_server.settings.server import KEY_VARIABLE
 from dragoman_server.settings.values import is_loopback, proxies_of
 
@@ -55,8 +57,7 @@ class ClientTarget:
 Value = Callable[[ClientTarget], str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Client:
+class Client(msgspec.Struct, frozen=True):
     """One client.
 
     Attributes:

@@ -72,7 +72,7 @@ async def find_local_servers(
     # Two ports may have the same program; the names of upstreams differ.
     names = Counter(found_server.server.name for found_server in in_order)
     return [
-        replace(found_server, server=replace(found_server.server, name=_by_port(found_server.server)))
+        replace(found_server, server=structs.replace(found_server.server, name=_by_port(found_server.server)))
         if names[found_server.server.name] > 1
         else found_server
         for found_server in in_order
@@ -110,10 +110,10 @@ def _identified(server: LocalServer, models: Sequence[ModelInfo]) -> LocalServer
     owners = {model.owned_by for model in models} - {None}
     for known in LOCAL_SERVERS:
         if known.owner and known.owner in owners:
-            return replace(known, base_url=server.base_url)
+            return structs.replace(known, base_url=server.base_url)
     _, port = address_of(server.base_url)
     if port in _COMMON_PORTS:
-        return replace(server, name=_by_port(server), title="A server")
+        return structs.replace(server, name=_by_port(server), title="A server")
     return server
 
 

@@ -8,11 +8,12 @@ checks what must fit together.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
 from msgspec import structs
 
 from dragoman import PROTOCOLS
@@ -213,8 +214,7 @@ def _unknown_variables(loaded: LoadedConfig, environ: Mapping[str, str]) -> Iter
             yield CheckFinding.warning("environment", name, "is not a variable of Dragoman", fix)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Loader(RouteTables):
+class _Loader(RouteTables, kw_only=True):
     """Reads the tables one after the other, because some refer to others.
 
     Attributes:
@@ -223,9 +223,9 @@ class _Loader(RouteTables):
 
     flags: Mapping[str, str]
     specs: Mapping[str, UpstreamSpec]
-    warnings: list[CheckFinding] = field(default_factory=list)
-    capabilities: Mapping[str, SettingSpec] = field(init=False)
-    upstream_keys: Mapping[str, SettingSpec] = field(init=False)
+    warnings: list[CheckFinding] = msgspec.field(default_factory=list)
+    capabilities: Mapping[str, SettingSpec] = msgspec.field(default_factory=dict)
+    upstream_keys: Mapping[str, SettingSpec] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.capabilities = capability_settings(self.specs.values())

@@ -12,13 +12,14 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import anyio
 import anyio.from_thread
 import anyio.lowlevel
+import msgspec
 
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.config.server_checks import problems_together
@@ -45,8 +46,7 @@ class SettingsRefused(ValueError):
     """Settings without an error cannot be used by the running gateway. The arguments are the reasons, a line each."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReloadResult:
+class ReloadResult(msgspec.Struct, frozen=True):
     """The outcome of a reload. All texts are single lines.
 
     Attributes:
@@ -69,8 +69,7 @@ _Loaded: TypeAlias = tuple[Settings, ReloadResult]
 Reload: TypeAlias = Callable[[], Coroutine[Any, Any, ReloadResult]]
 
 
-@dataclass(slots=True, eq=False)
-class ConfigReloader:
+class ConfigReloader(msgspec.Struct, eq=False):
     """Reloads the configuration, one reload at a time, and logs how that ended.
 
     Attributes:
@@ -83,9 +82,9 @@ class ConfigReloader:
     _settings: Settings
     _load: Callable[[], LoadedConfig]
     _apply: Callable[[Settings], Awaitable[None]]
-    _lock: anyio.Lock = field(default_factory=anyio.Lock)
+    _lock: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
     _loading: Future[_Loaded] | None = None
-    _requested: anyio.Event = field(default_factory=anyio.Event)
+    _requested: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
     def request(self) -> None:
         """Have run() reload, PAUSE_S after the last such reload at the earliest. Until it begins, requests are one."""

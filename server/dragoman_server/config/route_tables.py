@@ -1,6 +1,6 @@
 """Read the tables that say where requests go: `[models]` and `[endpoints]`."""
 
-from dataclasses import dataclass, field
+import msgspec
 
 from dragoman_server.config.sources import ConfigSources
 from dragoman_server.config.toml_lines import KeyPath
@@ -10,15 +10,14 @@ from dragoman_server.settings.patterns import WILDCARD
 from dragoman_server.settings.problems import did_you_mean, quote_value, type_name
 
 
-@dataclass(slots=True, kw_only=True)
-class RouteTables(ConfigSources):
+class RouteTables(ConfigSources, kw_only=True):
     """Reads both, once the names of the upstreams are known.
 
     Attributes:
         names: The names of all upstreams, and where the file has them.
     """
 
-    names: dict[str, KeyPath] = field(default_factory=dict)
+    names: dict[str, KeyPath] = msgspec.field(default_factory=dict)
 
     def models(self) -> dict[str, str | tuple[str, ...]]:
         """Return the destinations by the names that clients send: each is `upstream/model`, or a chain of them."""

@@ -7,10 +7,10 @@ fault becomes a ConfigProblem with its place. `raise_problems` raises all of the
 import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from dragoman_server.config.interpolate import expand
@@ -37,8 +37,7 @@ _Row = TypeVar("_Row")
 Rows = list[tuple[KeyPath, _Row]]
 
 
-@dataclass(slots=True)
-class ConfigSources:
+class ConfigSources(msgspec.Struct):
     """One file, which may be absent, and the environment that its values may refer to.
 
     Attributes:
@@ -51,11 +50,11 @@ class ConfigSources:
 
     file: str
     environ: Mapping[str, str]
-    origins: dict[str, ValueOrigin] = field(default_factory=dict)
-    problems: list[ConfigProblem] = field(default_factory=list)
-    document: dict[str, object] = field(default_factory=dict)
-    lines: TomlLines = field(default_factory=lambda: TomlLines(""))
-    apart: dict[str, tuple[str, TomlLines]] = field(default_factory=dict)
+    origins: dict[str, ValueOrigin] = msgspec.field(default_factory=dict)
+    problems: list[ConfigProblem] = msgspec.field(default_factory=list)
+    document: dict[str, object] = msgspec.field(default_factory=dict)
+    lines: TomlLines = msgspec.field(default_factory=lambda: TomlLines(""))
+    apart: dict[str, tuple[str, TomlLines]] = msgspec.field(default_factory=dict)
 
     # The file.
 

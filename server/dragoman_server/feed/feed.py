@@ -7,9 +7,9 @@ import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import anyio
+import msgspec
 
 from dragoman import RequestRefused
 from dragoman.errors import mask_value
@@ -179,8 +179,7 @@ class Feed(BackgroundTaskGroup):
             reader.scope.cancel()
 
 
-@dataclass(slots=True, eq=False)
-class OpenReader:
+class OpenReader(msgspec.Struct, eq=False):
     """A reader of this process's feed.
 
     Attributes:
@@ -188,5 +187,5 @@ class OpenReader:
         end_reason: Why it has to end, "" as long as it need not.
     """
 
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
     end_reason: str = ""

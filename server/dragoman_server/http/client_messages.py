@@ -4,7 +4,6 @@ https://www.openresponses.org/specification (2026-04-24) and the client events o
 """
 
 import re
-from dataclasses import dataclass
 
 import msgspec
 
@@ -22,8 +21,7 @@ _LANE = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 _IGNORED = "response.processed"
 
 
-@dataclass(slots=True)
-class Create:
+class Create(msgspec.Struct):
     """A `response.create`.
 
     Attributes:

@@ -8,7 +8,6 @@ Endpoints and protocols know nothing of it. Names of models stay as clients send
 import binascii
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 from starlette.types import Message, Scope, Send
@@ -37,8 +36,7 @@ PLACES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class CloudPath:
+class CloudPath(msgspec.Struct, frozen=True):
     """One path of a cloud.
 
     Attributes:
@@ -62,11 +60,11 @@ class CloudPath:
     unwrap: Callable[[bytes], bytes] | None = None
     reply: WriteReply | None = None
     framing: Framing | None = None
-    pattern: str = field(init=False, repr=False)
+    pattern: str = ""
 
     def __post_init__(self) -> None:
         places = {name: f"(?P<{name}>{pattern})" for name, pattern in PLACES.items()}
-        object.__setattr__(self, "pattern", self.path.format(**places))
+        msgspec.structs.force_setattr(self, "pattern", self.path.format(**places))
 
 
 def _invoke_model(status: int, body: bytes) -> tuple[int, bytes, HeaderList]:

@@ -1,7 +1,6 @@
 """Explain a request as it would be served at its path: those of protocols and clouds, and of the other endpoints."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -58,8 +57,7 @@ class ClientCall(msgspec.Struct, frozen=True):
     body: bytes
 
 
-@dataclass(frozen=True, kw_only=True)
-class RequestExplainer:
+class RequestExplainer(msgspec.Struct, frozen=True, kw_only=True):
     """Explains requests to a gateway with these settings.
 
     Attributes:
@@ -67,8 +65,8 @@ class RequestExplainer:
     """
 
     settings: Settings
-    protocols: Mapping[str, ProtocolSpec] = field(default_factory=lambda: PROTOCOLS)
-    upstreams: Mapping[str, UpstreamSpec] = field(default_factory=lambda: UPSTREAMS)
+    protocols: Mapping[str, ProtocolSpec] = msgspec.field(default_factory=lambda: PROTOCOLS)
+    upstreams: Mapping[str, UpstreamSpec] = msgspec.field(default_factory=lambda: UPSTREAMS)
     client_key: ClientKey | None = None
 
     def explain(self, call: ClientCall, account: str = "") -> Explanation:

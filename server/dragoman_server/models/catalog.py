@@ -7,7 +7,6 @@ for long. An upstream that fails keeps its last list, and the log has one line a
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import anyio
 import msgspec
@@ -61,8 +60,7 @@ class CatalogEntry(msgspec.Struct, frozen=True):
     listed: bool = True
 
 
-@dataclass(slots=True, eq=False)
-class _UpstreamList:
+class _UpstreamList(msgspec.Struct, eq=False):
     """One upstream's models, and the state of fetching them.
 
     Attributes:

@@ -22,6 +22,8 @@ from itertools import chain
 from types import MappingProxyType
 from typing import TypeAlias
 
+import msgspec
+
 from dragoman_server.capabilities.providers import (
     protocols_of_model,
     provider_name,
@@ -64,8 +66,7 @@ class ModelRoute:
     rule: str = field(default="", compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownModel:
+class UnknownModel(msgspec.Struct, frozen=True):
     """No rule matches.
 
     Attributes:

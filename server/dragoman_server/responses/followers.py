@@ -8,9 +8,9 @@ that it lacks. One that is behind reads for itself, and one that reads nothing h
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import anyio
+import msgspec
 
 from dragoman import RequestRefused
 from dragoman_server.platform.changes import Changes
@@ -125,8 +125,7 @@ class EventFollowers(BackgroundTaskGroup):
             followed.wake.note()
 
 
-@dataclass(slots=True, eq=False)
-class _FollowedLog:
+class _FollowedLog(msgspec.Struct, eq=False):
     """What all who follow a log in this process share.
 
     Attributes:
@@ -142,8 +141,8 @@ class _FollowedLog:
     ended: bool = False
     error: RequestRefused | None = None
     readers: int = 0
-    changes: Changes = field(default_factory=Changes)
-    wake: Changes = field(default_factory=Changes)
+    changes: Changes = msgspec.field(default_factory=Changes)
+    wake: Changes = msgspec.field(default_factory=Changes)
 
     async def news(self, after: int) -> None:
         """Wait until more than the event of this number was read, or nothing more is read."""

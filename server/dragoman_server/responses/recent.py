@@ -1,7 +1,6 @@
 """The newest responses of one WebSocket connection, which it can continue although nothing has stored them."""
 
 from collections import OrderedDict
-from dataclasses import dataclass
 
 import msgspec
 
@@ -75,8 +74,7 @@ class RecentResponses:
             self.bytes -= kept.size
 
 
-@dataclass(slots=True, eq=False)
-class Turn:
+class Turn(msgspec.Struct, eq=False):
     """One request of a connection.
 
     Attributes:

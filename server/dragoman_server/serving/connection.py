@@ -8,12 +8,12 @@ import logging
 import math
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.abc
 import anyio.lowlevel
+import msgspec
 from anyio import TaskHandle
 from starlette.types import ASGIApp, Message
 
@@ -57,8 +57,7 @@ _log = logging.getLogger("dragoman.http")
 Address = tuple[str, int]
 
 
-@dataclass(slots=True)
-class WorkerContext:
+class WorkerContext(msgspec.Struct):
     """The objects that the connections of one worker share.
 
     Attributes:
@@ -78,13 +77,13 @@ class WorkerContext:
     settings: ServerSettings
     state: dict[str, Any]
     tls: ssl.SSLContext | None = None
-    requests: set[Request] = field(default_factory=set)
-    turns: Turns = field(default_factory=Turns)
-    terminated: Flag = field(default_factory=Flag)
-    time: Callable[[], float] = field(default_factory=event_loop_clock)
-    call_at: CallAt = field(default_factory=event_loop_timers)
-    connections: "dict[Connection, None]" = field(default_factory=dict)
-    idle: dict[object, Callable[[], None]] = field(default_factory=dict)
+    requests: set[Request] = msgspec.field(default_factory=set)
+    turns: Turns = msgspec.field(default_factory=Turns)
+    terminated: Flag = msgspec.field(default_factory=Flag)
+    time: Callable[[], float] = msgspec.field(default_factory=event_loop_clock)
+    call_at: CallAt = msgspec.field(default_factory=event_loop_timers)
+    connections: "dict[Connection, None]" = msgspec.field(default_factory=dict)
+    idle: dict[object, Callable[[], None]] = msgspec.field(default_factory=dict)
 
 
 class Connection:

@@ -7,7 +7,6 @@ is a thousand times as much, keeps what follows a final block of DEFLATE, and do
 import codecs
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from io import BytesIO
 
 import msgspec
@@ -76,8 +75,7 @@ class Close(msgspec.Struct, frozen=True):
     reason: str
 
 
-@dataclass(slots=True)
-class _Frame:
+class _Frame(msgspec.Struct):
     """A frame whose head was read. left: bytes of its payload that are missing."""
 
     opcode: int

@@ -9,8 +9,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from types import FrameType
+
+import msgspec
 
 from dragoman_server.platform.off_loop import calls_in_loop
 
@@ -25,8 +26,7 @@ _LINE_EACH = 60
 _PACKAGES = ("dragoman.", "dragoman_server.")
 
 
-@dataclass(slots=True, eq=False)
-class Watchdog:
+class Watchdog(msgspec.Struct, eq=False):
     """Asks one loop whether it runs. Call ask() once in STALL_S, from another thread.
 
     Attributes:

@@ -4,10 +4,10 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 from http_server import DeafServer, Peer, ScriptedServer
+from msgspec.structs import replace
 from virtual_time import REAL_BACKENDS
 
 from dragoman_server.capabilities.local_servers import LOCAL_SERVERS, LocalServer

@@ -3,8 +3,9 @@
 import socket
 import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from dragoman_server.settings.problems import CheckSeverity
 from dragoman_server.upstream.errors import (
@@ -15,8 +16,7 @@ from dragoman_server.upstream.errors import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(msgspec.Struct, frozen=True):
     """The cause of a failure.
 
     Attributes:

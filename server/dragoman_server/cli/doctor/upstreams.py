@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 import anyio
+from msgspec import structs
 
 from dragoman import PROTOCOLS, UPSTREAMS, RemoteProtocolError, RequestRefused, peek
 from dragoman.codec import SSE
@@ -444,7 +445,7 @@ class UpstreamExamination:
         # The upstream may repeat the key, and control the terminal.
         message = printable(self.loaded.settings.mask(message)[:_MAX_ERROR_LENGTH], " ")
         text = f"a request for {quote_value(model)} returned status {status}: {message}"
-        return self._failed(account, replace(cause, check="response"), text)
+        return self._failed(account, structs.replace(cause, check="response"), text)
 
     # Findings.
 

@@ -1,10 +1,10 @@
 """Reloads of the configuration."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict
 from typing import Literal
 
 import msgspec
+from msgspec.structs import asdict
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response

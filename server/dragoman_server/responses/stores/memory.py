@@ -4,7 +4,6 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from itertools import islice, takewhile
 
 import anyio.lowlevel
@@ -30,8 +29,7 @@ from dragoman_server.responses.stores.base import (
 _TURN_ITEMS = 1000
 
 
-@dataclass(slots=True)
-class _Log:
+class _Log(msgspec.Struct):
     """The log of a response.
 
     Attributes:
@@ -45,7 +43,7 @@ class _Log:
     ended: int = 0
     next: int = 0
     bytes: int = 0
-    batches: list[ResponseEvents] = field(default_factory=list)
+    batches: list[ResponseEvents] = msgspec.field(default_factory=list)
 
 
 class MemoryResponseStore:
