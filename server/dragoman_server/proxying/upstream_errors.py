@@ -27,7 +27,7 @@ from dragoman_server.wire.headers import HeaderList, media_type
 _PROXY_AUTHENTICATION_REQUIRED = 407
 
 # How errors of vendors identify their customer: "in organization org-...", "for your organization (0a1b...)".
-_CUSTOMER = r"(?x)\b(org|proj)[-_][A-Za-z0-9]{16,} | (?<=organization\ \() [0-9a-f-]{36} (?=\))"
+_CUSTOMER = re.compile(r"(?x)\b(org|proj)[-_][A-Za-z0-9]{16,} | (?<=organization\ \() [0-9a-f-]{36} (?=\))")
 
 # A byte order mark and white space.
 _BLANK = b"\xef\xbb\xbf \t\r\n"
@@ -53,7 +53,7 @@ class Scrub(msgspec.Struct, frozen=True):
     accounts: tuple[AccountSettings, ...] = ()
 
     def __call__(self, text: str) -> str:
-        text = re.sub(_CUSTOMER, MASK, self.mask(text))
+        text = _CUSTOMER.sub(MASK, self.mask(text))
         for account in self.accounts:
             credential = cloud_credential(self.upstream, account)
             text = text if credential is None else credential.mask(text)
