@@ -28,13 +28,15 @@ from dragoman.protocols import client_spec, upstream_spec
 class _Branch(ResponseTranslator):
     """One of the upstream's responses, as events for the client's protocol instead of bytes."""
 
-    def _open_sink(self, streams: bool, store_response: bool) -> ListSink:
-        self._events = ListSink()
-        return self._events
+    _sink: ListSink
+
+    @staticmethod
+    def _open_sink(*_: object, **__: object) -> ListSink:
+        return ListSink()
 
     def take_events(self) -> list[Event]:
         """Return the events since the last call."""
-        events, self._events.events[:] = list(self._events.events), []
+        events, self._sink.events[:] = list(self._sink.events), []
         return events
 
 

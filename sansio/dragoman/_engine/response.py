@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import ClassVar
 
 from dragoman._engine.response_machine import COMPLETED, OPEN, Outcome, ResponseMachine
 from dragoman._engine.sinks import ClientSink, ListSink, WholeSink, client_sink
@@ -81,6 +82,7 @@ class ResponseTranslator(ResponseMachine):
     The other attributes are ResponseMachine's.
     """
 
+    _open_sink: ClassVar[Callable[..., ClientSink | WholeSink | ListSink]] = staticmethod(client_sink)
     data_to_send: Callable[[], bytes]  # the sink's own, because each event asks for it
 
     def __init__(
@@ -104,7 +106,9 @@ class ResponseTranslator(ResponseMachine):
         self._pipeline = Pipeline(client, context, self.losses, check_input)
         self._chars = 0  # of what the model wrote, without those that the fast path counts
         streams = context.request.stream if client_streams is None else client_streams
-        self._sink = self._open_sink(streams, store_response)
+        self._sink = self._open_sink(
+            client, context, self.losses, streams=streams, store_response=store_response
+        )
         self.data_to_send = self._sink.data_to_send
         self._waiting: list[Event] = []  # the events from one document to another, which are written together
         waits = not upstream_streams and type(self._sink) is WholeSink
@@ -114,11 +118,6 @@ class ResponseTranslator(ResponseMachine):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._upstream.name} -> {self._client.name}, {self.outcome.value}>"
-
-    def _open_sink(self, streams: bool, store_response: bool) -> ClientSink | WholeSink | ListSink:
-        return client_sink(
-            self._client, self._context, self.losses, streams=streams, store_response=store_response
-        )
 
     def receive_data(self, data: bytes) -> None:
         """Take bytes of the upstream's body."""

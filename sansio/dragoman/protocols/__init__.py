@@ -40,6 +40,8 @@ def client_spec(protocol: ProtocolSpec | str) -> ProtocolSpec:
 
 def upstream_spec(protocol: UpstreamSpec | str) -> UpstreamSpec:
     """Return the protocol with this name, as client_spec() does. Raises ValueError if no upstream speaks it."""
+    if isinstance(protocol, UpstreamSpec):
+        return protocol
     spec = client_spec(protocol)
     if not isinstance(spec, UpstreamSpec):
         raise ValueError(f"no upstream speaks {spec.name}: expected one of {', '.join(UPSTREAMS)}")

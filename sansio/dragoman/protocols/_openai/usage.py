@@ -40,6 +40,6 @@ def read_counts(usage: JSONObject, counters: Counters) -> dict[str, JSON]:
         if not isinstance(counter, str):
             if type(value) is dict:
                 counts.update(read_counts(value, counter))
-        elif (count := read_count(value)) is not None:
+        elif (count := value if type(value) is int and value >= 0 else read_count(value)) is not None:
             counts.setdefault(counter, count)
     return counts

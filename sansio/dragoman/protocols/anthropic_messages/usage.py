@@ -47,7 +47,11 @@ class UsageReader(msgspec.Struct):
         for key, value in usage.items():
             if value is not None:  # a null or absent figure leaves the one of message_start
                 figures[key] = value
-        uncached, cached, written, output = map(self._total, _TOTALS)
+        if self.same_protocol or type(figures.get("iterations")) is not list:
+            totals = map(read_count, map(figures.get, _TOTALS))
+        else:
+            totals = map(self._total, _TOTALS)
+        uncached, cached, written, output = totals
         return Usage(
             # "Total input tokens in a request is the summation of `input_tokens`, `cache_creation_input_tokens`, and
             # `cache_read_input_tokens`": anthropic 2.12.0, types/beta/beta_message.py.
@@ -61,15 +65,12 @@ class UsageReader(msgspec.Struct):
         )
 
     def _total(self, name: str) -> int | None:
-        """Return a figure, for other protocols the sum over all iterations, of which the one at the top lacks some.
+        """Return the sum of a figure over all iterations, of which the one at the top lacks some.
 
         "A `compaction` entry's tokens are not included in the top-level `usage` fields." (anthropic 2.12.0,
         types/beta/beta_usage.py)
         """
-        last = read_count(self._figures.get(name))
-        iterations = self._figures.get("iterations")
-        if iterations is None or self.same_protocol or type(iterations) is not list:
-            return last
+        last, iterations = read_count(self._figures.get(name)), self._figures["iterations"]
         if len(iterations) > 1:
             self.ledger.dropped("/usage/iterations", "other protocols have no figures for each iteration")
         counts = [read_count(each, name) for each in objects_in(iterations)]

@@ -166,10 +166,10 @@ class CandidateReader(msgspec.Struct):
 
     def _note_members(self, candidate: JSONObject) -> None:
         """Note what nothing else reads, and keep what waits for the end."""
-        kept = dict.fromkeys(_METADATA)
+        kept, noted = dict.fromkeys(_METADATA), candidate
         if self._blocks.same_protocol:
             kept |= extra_members(candidate, shapes.WRITTEN_CANDIDATE_SHAPE) or {}
-        noted = {name: value for name, value in candidate.items() if name not in kept}
+            noted = {name: value for name, value in candidate.items() if name not in kept}
         note_unread(noted, _CANDIDATE, self._path, self._ledger)
         for name in kept:
             value = candidate.get(name)

@@ -69,7 +69,7 @@ class GeminiReader:
             return self._blocked, events.ENDED
         if not candidates or candidates[0].index != 0:
             raise _truncated("without any candidates")
-        if any(candidate.finish_reason is None for candidate in candidates):
+        if [candidate for candidate in candidates if candidate.finish_reason is None]:
             raise _truncated("before its finish reason")
         self._ended = True
         out: list[Event] = []
