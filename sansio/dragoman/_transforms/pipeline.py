@@ -206,8 +206,11 @@ class Pipeline:
 
     def send(self, event: Event) -> Sequence[Event]:
         events: Sequence[Event] = (event,)
-        if self.kinds is _USUAL_KINDS and type(event) is BlockStarted and event.tool is not None:
-            self.kinds = _KINDS_WITH_CALLS
+        if self.kinds is _USUAL_KINDS and type(event) is BlockStarted:
+            if event.tool is not None:
+                self.kinds = _KINDS_WITH_CALLS
+            elif event.phase is None and self.reasoning_cache is None:
+                return events  # as nearly always
         for stage in self._stages:
             if len(events) == 1:
                 if type(events[0]) in stage.kinds:
