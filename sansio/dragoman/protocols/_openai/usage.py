@@ -31,12 +31,12 @@ Counters: TypeAlias = "Mapping[str, str | Counters]"
 
 
 def read_counts(usage: JSONObject, counters: Counters) -> dict[str, JSON]:
-    """Return the known counts by their field of Usage. Of two members with one, the first in `counters` is taken."""
+    """Return the known counts by their field of Usage. Of two members with one field, the first is taken."""
     counts: dict[str, JSON] = {}
-    for name, counter in counters.items():
-        if name not in usage:
+    for name, value in usage.items():
+        counter = counters.get(name)
+        if counter is None:
             continue
-        value = usage[name]
         if not isinstance(counter, str):
             if type(value) is dict:
                 counts.update(read_counts(value, counter))

@@ -10,13 +10,15 @@ from dragoman.protocols.openai_chat.tables import NATIVE_COUNTERS
 
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
 
-# The official counters first.
 _COUNTERS: Counters = {
     "prompt_tokens": "input",
     "completion_tokens": "output",
     "prompt_tokens_details": {"cached_tokens": "cached", "cache_write_tokens": "cache_write"},
     "completion_tokens_details": {"reasoning_tokens": "reasoning"},
     "server_tool_use_details": {"web_search_requests": "searches"},
+}
+# Where compatible servers have them, the first of a field before the others, all after the official ones.
+_OTHER_COUNTERS: Counters = {
     **dict.fromkeys(("prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"), "cached"),
     "cache_creation_input_tokens": "cache_write",
     "reasoning_tokens": "reasoning",
@@ -26,6 +28,9 @@ _COUNTERS: Counters = {
 def read_usage(value: JSONObject) -> Usage:
     """Read a `usage` object with the official names or the names of compatible servers."""
     counts = read_counts(value, _COUNTERS)
+    if not value.keys().isdisjoint(_OTHER_COUNTERS):
+        others = {name: value[name] for name in _OTHER_COUNTERS if name in value}
+        counts = read_counts(others, _OTHER_COUNTERS) | counts
     reasoning = counts.get("reasoning")
     if reasoning and "input" in counts and "output" in counts:
         output = counts["output"] + reasoning
