@@ -218,7 +218,17 @@ class ConversationReader(msgspec.Struct):
             opaque = OpaquePart(NAME, kind, inner, place, _render(kind, inner.get(kind)))
             content.append(self._media(inner, place) or opaque)
         call_id = self._answers(call_id, name)
-        return ToolResult(call_id, tuple(content), _FUNCTION, failed, None, path, native=part, shape=shape)
+        return ToolResult(
+            call_id,
+            tuple(content),
+            _FUNCTION,
+            failed,
+            None,
+            path,
+            native=part,
+            shape=shape,
+            plain=bool(text) and shape is None and failed is None,
+        )
 
     def _answers(self, call_id: str | None, name: str) -> str:
         """Return the id of the call that a result is for: the result's, else the next one's of its name, or of any."""
