@@ -231,9 +231,11 @@ def remaining_share(headers: Iterable[tuple[str, str]], protocol: UpstreamSpec) 
     values = dict(headers)
     shares = []
     for limit, left in _limits(protocol.rate_limit_headers):
+        if limit not in values or left not in values:
+            continue  # as most of them
         try:
             maximum, remaining = float(values[limit]), float(values[left])
-        except (KeyError, ValueError):
+        except ValueError:
             continue
         if 0 < maximum < float("inf") and 0 <= remaining <= maximum:
             shares.append(remaining / maximum)
