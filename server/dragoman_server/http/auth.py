@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from types import MappingProxyType
 
 import msgspec
@@ -85,11 +86,13 @@ def presented_key(
     parameter of the query last. What is sent twice has no single value, so it is ignored.
     """
     values: dict[bytes, list[str]] = {}
+    of_protocols = _encoded(places.headers)
     for name, value in headers:
-        values.setdefault(name.lower(), []).append(value.decode("latin-1").strip())
-    for key_header in places.headers:
-        if key_header.encode("ascii") in values:
-            return _single(values[key_header.encode("ascii")])
+        if (small := name.lower()) in of_protocols or small == b"authorization":
+            values.setdefault(small, []).append(value.decode("latin-1").strip())
+    for key_header in of_protocols if values else ():
+        if key_header in values:
+            return _single(values[key_header])
     scheme, _, credentials = (_single(values.get(b"authorization", [])) or "").partition(" ")
     if scheme.lower() == "bearer":
         return credentials.strip()
@@ -97,6 +100,11 @@ def presented_key(
         return None
     sent = map(Query(query.decode("latin-1")).all, places.parameters)
     return next(map(_single, filter(None, sent)), None)
+
+
+@lru_cache(maxsize=8)  # each request asks
+def _encoded(names: tuple[str, ...]) -> dict[bytes, None]:
+    return dict.fromkeys(name.encode("ascii") for name in names)
 
 
 def _single(values: list[str]) -> str | None:
