@@ -87,6 +87,8 @@ def _hash(owner: str, parts: Sequence[bytes]) -> str:
 
 def _session(headers: Mapping[str, str]) -> bytes:
     """Return the client's name for its session, b"" if it has none."""
+    if headers.keys().isdisjoint(_SESSION_HEADERS):
+        return b""
     found = next((headers[name] for name in _SESSION_HEADERS if headers.get(name)), "")
     return found.encode("utf-8", "surrogateescape")
 
