@@ -2,9 +2,9 @@
 
 The upstream's reader puts them in, and so do heartbeats, which never waits, so the order is the one in which they were
 taken from the translator. Once the response has begun, a piece goes to the connection directly if that takes it without
-waiting. A writer sends the others: a task that is there only while it has something to send, because an open stream
-would hold four KiB for it. Pieces that come meanwhile gather, and go out together; a reader that is ahead of a slow
-client waits for room, and so pauses its upstream.
+waiting. A writer sends the others: at the beginning and at the end the reader itself, in between a task that is there
+only while it has something to send, because an open stream would hold four KiB for it. Pieces that come meanwhile
+gather, and go out together; a reader that is ahead of a slow client waits for room, and so pauses its upstream.
 """
 
 from enum import Enum, auto
