@@ -61,7 +61,7 @@ class MetricKind(Enum):
     HISTOGRAM = "histogram"
 
 
-class MetricSpec(msgspec.Struct, frozen=True):
+class MetricSpec(msgspec.Struct, frozen=True, eq=False):
     """One metric.
 
     Attributes:
