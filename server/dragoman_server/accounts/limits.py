@@ -387,11 +387,11 @@ def _rates(key: ClientKey) -> list[tuple[LimitHolder, Limit, Rate]]:
     """Return the rates that a request counts for: tokens first, whose wait is reported if both are as long."""
     found = list[tuple[LimitHolder, Limit, Rate]]()
     for holder in key.holders:
-        name = f"{_counter_prefix(holder) or 'client:'}{holder.name}"
-        per_minute = {Limit.TOKENS: holder.tokens_per_minute, Limit.REQUESTS: holder.requests_per_minute}
-        for limit, amount in per_minute.items():
+        per_minute = (Limit.TOKENS, holder.tokens_per_minute), (Limit.REQUESTS, holder.requests_per_minute)
+        for limit, amount in per_minute:
             if amount is not None:
-                found.append((holder, limit, Rate(f"{name}:{limit.value}", float(amount), _MINUTE_S)))
+                name = f"{_counter_prefix(holder) or 'client:'}{holder.name}:{limit.value}"
+                found.append((holder, limit, Rate(name, float(amount), _MINUTE_S)))
     return found
 
 
