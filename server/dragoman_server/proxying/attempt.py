@@ -168,7 +168,7 @@ class Attempt:
         sender: sends the request. telemetry: of the request.
         """
         self._sender, self._recipient = sender, recipient
-        if self.status is not None:  # of the run before
+        if self.status is not None or self.machine is not None:  # of the run before
             self.machine = self.status = None
             self.headers = self.raw_headers = ()
         if telemetry is not None:
