@@ -20,18 +20,24 @@ from dragoman_server.platform.changes import loop_of_task
 
 _log = logging.getLogger("dragoman.errors")
 
+# Cancelled timers that are kept until their time.
+_MANY = 64
+
 
 class Timer:
     """A function that waits for its time."""
 
-    __slots__ = ("call",)
+    __slots__ = ("_timers", "call")
 
-    def __init__(self, call: Callable[[], object]) -> None:
+    def __init__(self, timers: "Timers", call: Callable[[], object]) -> None:
+        self._timers = timers
         self.call: Callable[[], object] | None = call
 
     def cancel(self) -> None:
         """Do not call it, if it was not called yet."""
-        self.call = None
+        if self.call is not None:
+            self.call = None
+            self._timers.forget_one()
 
 
 # Call a function at this time of event_loop_clock(). It may not wait, nor raise.
@@ -42,23 +48,26 @@ class Timers(ABC):
     """The timers of one event loop."""
 
     def __init__(self) -> None:
-        # By time, then by number. The cancelled ones are left out when it has twice as many as after the last time.
-        self._heap: list[tuple[float, int, Timer]] = []
+        self._heap: list[tuple[float, int, Timer]] = []  # by time, then by number
         self._numbers = count()
-        self._kept = 0
+        self._cancelled = 0  # so many of them
         self._next = math.inf  # the earliest time
 
     def call_at(self, time: float, call: Callable[[], object]) -> Timer:
-        if len(self._heap) >= 2 * self._kept + 64:
-            self._heap = [entry for entry in self._heap if entry[2].call is not None]
-            self._kept = len(self._heap)
-            heapify(self._heap)
-        timer = Timer(call)
+        timer = Timer(self, call)
         heappush(self._heap, (time, next(self._numbers), timer))
         if time < self._next:
             self._next = time
             self._wait()
         return timer
+
+    def forget_one(self) -> None:
+        """Note that one was cancelled. If most are, leave them out: they would keep the memory around them."""
+        self._cancelled += 1
+        if self._cancelled > _MANY and 2 * self._cancelled > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[2].call is not None]
+            self._cancelled = 0
+            heapify(self._heap)
 
     @abstractmethod
     def _wait(self) -> None:
@@ -69,7 +78,9 @@ class Timers(ABC):
         while self._heap and self._heap[0][0] <= now:
             timer = heappop(self._heap)[2]
             call, timer.call = timer.call, None
-            if call is not None:
+            if call is None:
+                self._cancelled -= 1
+            else:
                 try:
                     call()
                 except Exception:  # it must not end the others, and the event loop with them
@@ -87,7 +98,7 @@ class AsyncioTimers(Timers):
         self._handle: TimerHandle | None = None
         self._context = (
             Context()
-        )  # in which anyio knows that it is on asyncio: a timer has no task to ask for that
+        )  # in which anyio knows that it is on asyncio: there is no task to ask for that
         with suppress(ImportError):  # then anyio knows it anyway
             import sniffio
 
