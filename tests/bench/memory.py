@@ -43,7 +43,7 @@ from dragoman_server.serving.run import TRIM_S
 _MIB = 2**20
 # What is promised: MiB above the start for a thousand silent streams, how much more one of many may cost than one of
 # the least thousands, and the size after large responses as a multiple of that at the start.
-MAX_FOR_1000_MIB = 40.0
+MAX_FOR_1000_MIB = 33.0
 MAX_GROWTH = 1.2
 MAX_AFTER = 1.5
 
