@@ -135,8 +135,8 @@ def log_request(record: RequestRecord) -> dict[str, object] | None:
         return None
     line = record.as_dict()
     if (handler := _only_handler()) is not None:
-        with handler.lock:  # type: ignore[union-attr]
-            handler.emit(_RequestLine(line, level, logging.getLevelName(level), time.time()))
+        found = _RequestLine(line, level, logging.getLevelName(level), time.time())
+        handler.handle(found)  # type: ignore[arg-type]
         return line
     # Not by log(), which looks for its caller in the stack.
     REQUESTS.handle(
