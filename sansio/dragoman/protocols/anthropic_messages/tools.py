@@ -37,8 +37,10 @@ from dragoman.protocols.anthropic_messages.tables import NAME, TOOL_CHOICE_NAMES
 def read_tools(body: JSONObject, request_extra: JSONObject) -> list[Tool]:
     """Return the tools of a body. request_extra: collects the extra members of MCP servers."""
     tools = CHECKS.objects(body, "tools", "")
-    servers = _read_mcp_servers(body, request_extra)
+    servers = _read_mcp_servers(body, request_extra) if "mcp_servers" in body else {}
     read = [read_tool(tool, f"/tools/{index}", servers) for index, tool in enumerate(tools)]
+    if not servers:
+        return read
     with_toolset = {tool.get("mcp_server_name") for tool in tools if tool.get("type") == "mcp_toolset"}
     for index, server in enumerate(servers.values()):
         if server["name"] not in with_toolset:
