@@ -219,11 +219,11 @@ def write_whole(response: AssembledResponse, context: ResponseContext, ledger: L
     fields: JSONObject = {}
     kinds: set[BlockKind] = set()
     for block in response.blocks:
-        if isinstance(block, (events.Opaque, events.Compacted)):
-            content += write_opaque(block, context, len(content), fields)
-        else:
+        if isinstance(block, AssembledBlock):
             kinds.add(block.kind)
             content += _write_block(block, len(content), context.signer, ledger)
+        else:
+            content += write_opaque(block, context, len(content), fields)
     usage = write_start_usage(context.prompt_tokens, response.service_tier, ledger)
     usage.update(write_usage(response.usage, ledger))
     message = _write_message(context, response.started.id, content, usage)

@@ -107,15 +107,8 @@ class CandidateWriter(msgspec.Struct):
 
     def add(self, block: AssembledBlock | Opaque | events.Compacted, *, streamed: bool = False) -> None:
         """Add a block. streamed: its text has been added."""
-        if isinstance(block, events.Compacted):
-            self.text(block.text)
-        elif isinstance(block, Opaque):
-            if block.origin != NAME:
-                self._sources.search(block.search or events.Search(()))
-            elif block.kind == "candidate":
-                self.members.update(block.native)
-            else:
-                self._add(block.native)
+        if not isinstance(block, AssembledBlock):
+            self._add_whole(block)
         elif block.tool is not None:
             self._call(block.tool, block.text, block.complete)
         else:
@@ -129,6 +122,16 @@ class CandidateWriter(msgspec.Struct):
                 self._sign(block.signature)
             if block.annotations:
                 self._cite(block)
+
+    def _add_whole(self, event: Opaque | events.Compacted) -> None:
+        if isinstance(event, events.Compacted):
+            self.text(event.text)
+        elif event.origin != NAME:
+            self._sources.search(event.search or events.Search(()))
+        elif event.kind == "candidate":
+            self.members.update(event.native)
+        else:
+            self._add(event.native)
 
     def _sign(self, signature: Signature) -> None:
         """Keep a signature for the part that it belongs to, or that carries it."""
@@ -210,7 +213,7 @@ class ResponseWriter:
 
     def add(self, block: AssembledBlock | Opaque | events.Compacted, *, streamed: bool = False) -> None:
         """Add a block, or a member of the response. streamed: its text has been added."""
-        if isinstance(block, Opaque) and block.kind == "response" and block.origin == NAME:
+        if type(block) is Opaque and block.kind == "response" and block.origin == NAME:
             self._members.update(block.native)
         else:
             self.candidate(getattr(block, "choice", 0)).add(block, streamed=streamed)
@@ -258,20 +261,20 @@ class GeminiWriter(ResponseWriter):
         self._fold.send(event)
         if type(event) is events.TextDelta or type(event) is events.ReasoningDelta:
             return self._text(event)
-        if isinstance(event, events.Failed):
+        if type(event) is events.Failed:
             return error_frames(event.error, self._context)
-        if isinstance(event, events.BlockEnded):
+        if type(event) is events.BlockEnded:
             block = self._fold.finished(event.block)
             self.add(block, streamed=True)
             return self._chunk(block.choice)
-        if isinstance(event, (Opaque, events.Compacted)):
+        if type(event) is Opaque or type(event) is events.Compacted:
             self.add(event)
             return self._chunk(getattr(event, "choice", 0))
-        if isinstance(event, events.Ended):
+        if type(event) is events.Ended:
             return _frame(encode(self.end(self._fold.response())))
-        if isinstance(event, events.BlockStarted):
+        if type(event) is events.BlockStarted:
             self._index, self._is_new, self._part, self._around = event.choice, True, 0, []
-        elif isinstance(event, events.Logprobs):
+        elif type(event) is events.Logprobs:
             self._tokens += event.tokens
         return b""
 

@@ -280,7 +280,7 @@ def write_whole(response: AssembledResponse, context: ResponseContext, ledger: L
     if response.usage.input is not None or response.usage.output is not None:
         body["usage"] = write_usage(response.usage, ledger)
     for block in response.blocks:
-        if isinstance(block, events.Opaque) and _is_response_member(block):
+        if type(block) is events.Opaque and _is_response_member(block):
             body[block.kind] = block.native
     tier = fit_tier(response.service_tier, "/service_tier", ledger, TITLE)
     if tier is not None:
@@ -299,12 +299,9 @@ def _whole_choice(
     details: list[JSONObject] = []
     opaque: JSONObject = {}
     for block in response.blocks:
-        if isinstance(block, events.Compacted):
-            choice.add_compaction(block.text)
-            texts.setdefault(events.TEXT, []).append(block.text)
-        elif block.choice != stopped.choice:
-            continue
-        elif isinstance(block, AssembledBlock):
+        if isinstance(block, AssembledBlock):
+            if block.choice != stopped.choice:
+                continue
             position = choice.start_block(block)
             if block.annotations:
                 choice.cite(block.annotations, position, len(block.text))
@@ -318,7 +315,10 @@ def _whole_choice(
                 text.append(block.text)
                 if block.reasoning:
                     text += [part.text for part in block.reasoning]
-        elif not _is_response_member(block):
+        elif isinstance(block, events.Compacted):
+            choice.add_compaction(block.text)
+            texts.setdefault(events.TEXT, []).append(block.text)
+        elif block.choice == stopped.choice and not _is_response_member(block):
             opaque[block.kind] = _extended(opaque.get(block.kind), block.native)
     content, refusal = "".join(texts.get(events.TEXT, ())), "".join(texts.get(events.REFUSAL, ()))
     refusal = choice.explanation(stopped) or refusal
