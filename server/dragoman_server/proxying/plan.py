@@ -53,8 +53,7 @@ LOG = logging.getLogger("dragoman.upstream")
 
 # Query parameters that a relay keeps: Anthropic's SDK marks its beta surface with `?beta=true`.
 _RELAYED_QUERY = frozenset({"beta=true"})
-# Each call of frozenset() makes another one.
-_NO_MEMBERS = frozenset[str]()
+_NO_MEMBERS = frozenset[str]()  # each call makes another one
 
 # Each of several responses (`n`) is a separate request where the upstream gives one at a time, and each costs its
 # prompt.
