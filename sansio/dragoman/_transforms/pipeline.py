@@ -90,13 +90,11 @@ class Passes:
     __slots__ = ("_always", "_by_subject", "_known", "_settings")
 
     def __init__(self, client: ProtocolSpec, capabilities: Capabilities) -> None:
+        # Which settings stand for a state at the server depends on the protocol.
+        more = {strip_extensions: client.server_state_params}
         rows = [
-            (
-                number,
-                subjects if number else (*subjects, *client.server_state_params),
-                is_needed(capabilities),
-            )
-            for number, (_, subjects, is_needed) in enumerate(PASSES)
+            (number, (*subjects, *more.get(apply_pass, ())), is_needed(capabilities))
+            for number, (apply_pass, subjects, is_needed) in enumerate(PASSES)
         ]
         self._always = frozenset([number for number, _, is_needed in rows if is_needed])
         self._by_subject = {

@@ -1,6 +1,7 @@
 """The stages of a response: which there are, and that each gets the events of the one before it."""
 
 import itertools
+import json
 from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
@@ -11,11 +12,13 @@ import pytest
 from core.events import STARTED, start_of
 from core.toy_protocol import context_of, toy
 
+from dragoman._engine.request import RequestTranslator
 from dragoman._ir.events import EVENTS, BlockKind, Event, TextDelta
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import ResponseFormat
 from dragoman._ir.tools import ToolChoice
 from dragoman._ir.undo import Undo
+from dragoman._transforms import pipeline
 from dragoman._transforms.compaction import CompactionStage
 from dragoman._transforms.json_output import CodeFenceStage, JsonToolStage
 from dragoman._transforms.pipeline import PASSES, Passes, Pipeline, Stage
@@ -50,6 +53,16 @@ def test_what_is_left_out_has_nothing_to_do(subtests: pytest.Subtests) -> None:
                 ):
                     general = outcome(*case)
                 assert outcome(*case) == general
+
+
+def test_only_so_many_kinds_of_requests_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "_KEPT", 1)
+    translator = RequestTranslator(client="openai_chat", upstream="anthropic_messages")
+    for members in ({}, {"tools": [{"type": "function", "function": {"name": "f"}}]}, {}):
+        body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], **members}
+        sent = json.loads(translator.translate(json.dumps(body).encode()).body)
+        assert ("tools" in sent) == ("tools" in members)
+    assert len(translator._passes._known) == 1
 
 
 STAGES: list[tuple[Undo, bool, list[type[object]], bool]] = [

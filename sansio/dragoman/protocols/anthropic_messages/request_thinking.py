@@ -52,8 +52,6 @@ def resolve_thinking_conflicts(
     thinks = (out.get("thinking") or {}).get("type") in ("enabled", "adaptive")
     for param in filter(out.__contains__, SAMPLING_PARAMS):
         value = out[param]
-        if value is None:
-            continue
         reason = ""
         if not capabilities.sampling:
             reason = "the upstream's models do not accept sampling settings"
