@@ -91,7 +91,7 @@ class Passes:
 
     def __init__(self, client: ProtocolSpec, capabilities: Capabilities) -> None:
         # Which settings stand for a state at the server depends on the protocol.
-        more = {strip_extensions: client.server_state_params}
+        more: dict[Pass, Collection[str]] = {strip_extensions: client.server_state_params}
         rows = [
             (number, (*subjects, *more.get(apply_pass, ())), is_needed(capabilities))
             for number, (apply_pass, subjects, is_needed) in enumerate(PASSES)
