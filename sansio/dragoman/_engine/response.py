@@ -181,7 +181,8 @@ class ResponseTranslator(ResponseMachine):
             # isinstance() of a struct takes ten times as long as to look up its type.
             kind = type(event)
             if kind in _DELTAS:
-                self._chars += len(event.text)  # type: ignore[union-attr]
+                if event.block not in self._skipped:  # type: ignore[union-attr]
+                    self._chars += len(event.text)  # type: ignore[union-attr]
             elif kind in _NOTED:
                 event = self._note(event)
             else:

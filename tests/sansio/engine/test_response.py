@@ -764,6 +764,20 @@ def test_arguments_and_reasoning_count_as_output() -> None:
     assert translator.usage.output == 4
 
 
+def test_choices_that_the_client_does_not_support_are_no_output() -> None:
+    other = [
+        start_of(BlockKind.TEXT, 1, 1),
+        TextDelta(1, "abcdefgh"),
+        BlockEnded(1),
+        Stopped(StopReason.END, choice=1),
+    ]
+    stream = stream_of([STARTED, *LETTERS, BlockEnded(0), *other, STOP, ENDED])
+    for chunks in all_ways(stream):
+        translator = machine(toy("counts", needs_usage=True, choices=False))
+        run(translator, chunks)
+        assert translator.usage.output == 2
+
+
 def test_an_error_of_the_upstream_is_sent_without_its_secrets() -> None:
     reported = WireError(ErrorKind.SERVER, "no: a secret", code="secret")
     shown = WireError(ErrorKind.SERVER, "no: a ****", code="****")
