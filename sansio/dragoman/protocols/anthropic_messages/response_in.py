@@ -84,7 +84,9 @@ class MessagesReader:
 
     def template_for(self, delta: Delta) -> DeltaTemplate | None:
         """Return a template for the next deltas of the block, because they differ only in their text."""
-        block = next(block for block in self._blocks.open.values() if block.number == delta.block)
+        block = next((block for block in self._blocks.open.values() if block.number == delta.block), None)
+        if block is None:
+            return None  # the input of a call at its end
         note = None if type(delta) is events.TextDelta else block.texts.extend
         assert block.content is not None  # because it has deltas
         return DeltaTemplate(block.content.member.encode("ascii"), note)
