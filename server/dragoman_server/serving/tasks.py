@@ -244,7 +244,13 @@ class AppTasks:
             if not self._waits:
                 self._waits = True
                 del running, app, events, send
-                while self._next is None and not self._ended:
-                    await self._changes.wait()
-                self._waits = False
-                work, self._next = self._next, None
+                try:
+                    while self._next is None and not self._ended:
+                        await self._changes.wait()
+                except anyio.get_cancelled_exc_class():
+                    if self._next is not None:  # the reader was at work when the connection was cancelled
+                        self._turns.begin(self._next[-1])
+                    raise
+                finally:
+                    self._waits = False
+                    work, self._next = self._next, None

@@ -85,3 +85,15 @@ async def test_a_request_that_is_cancelled_before_it_begins_holds_up_no_other(
             assert [burst.turns.enter() is None for _ in range(MANY + 1)] == [True] * MANY + [False]
             for connection in connections:
                 connection.end()
+
+
+async def test_a_request_that_comes_behind_the_cancel_of_its_connection_holds_up_no_other() -> None:
+    burst = Burst()
+    for _ in range(MANY):
+        async with anyio.create_task_group() as tasks:
+            connections = [burst.connect(tasks)]
+            burst.start(connections)
+            await anyio.sleep(1)  # its task waits for the next one
+            tasks.cancel_scope.cancel()
+            burst.start(connections)
+    assert [burst.turns.enter() is None for _ in range(MANY + 1)] == [True] * MANY + [False]
