@@ -188,10 +188,12 @@ class TrioStream:
     def interrupt(self) -> None:
         if self._reader is None:
             self._interrupted = True
-            if self._socket.fileno() >= 0:
-                trio.lowlevel.notify_closing(self._socket)
         else:
             self._end_reading(InterruptedError())
+            if self._readers is not None:  # which need not be woken
+                return
+        if self._socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._socket)
 
     async def peer_ended(self) -> None:
         await wait_for_peer_end(self._socket)

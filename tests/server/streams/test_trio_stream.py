@@ -281,6 +281,18 @@ async def test_a_connection_is_waited_for(autojump_clock: trio.testing.MockClock
         assert scope.cancelled_caught
 
 
+@pytest.mark.usefixtures("way")
+async def test_a_reader_of_each_way_is_interrupted(
+    pair: Pair, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    stream, peer = pair
+    nursery.start_soon(interrupt_soon, stream)
+    with trio.fail_after(2), pytest.raises(InterruptedError):
+        await stream.receive_each(takes([]), None)
+    peer.send(b"x")
+    assert await stream.receive(None) == b"x"
+
+
 async def interrupt_soon(stream: TrioStream) -> None:
     await trio.sleep(1)
     stream.interrupt()
