@@ -52,9 +52,12 @@ def _names(member: str, text: bytes) -> Iterator[str]:
 
 
 def _decode(text: bytes) -> Any:
-    """Return the value, with each object as a tuple of its names and values."""
-    decode(text)  # raises for what is nested too deep
-    return json.loads(text, object_pairs_hook=tuple)
+    """Return the value, with each object as a tuple of its names and values. Raises RemoteProtocolError."""
+    decode(text)  # with our limits
+    try:
+        return json.loads(text, object_pairs_hook=tuple)
+    except RecursionError:  # it needs more of the stack
+        raise RemoteProtocolError("the request body is nested too deep") from None
 
 
 def _texts(values: list[Any]) -> Iterator[str]:

@@ -2,8 +2,9 @@
 
 import json
 import logging
+import sys
 import tomllib
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -26,7 +27,7 @@ from gateway.scripted import (
     whole,
 )
 
-from dragoman import RequestRefused, Usage
+from dragoman import RemoteProtocolError, RequestRefused, Usage, peek
 from dragoman_server.accounts import prices
 from dragoman_server.accounts.limits import ClientLimits, ClientRefused, _counter
 from dragoman_server.accounts.prices import Prices, cost, names_of
@@ -35,6 +36,7 @@ from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Spend
 from dragoman_server.accounts.stores.tables import LEASE_S
 from dragoman_server.capabilities.providers import provider_name
+from dragoman_server.models.others import other_models
 from dragoman_server.settings import ClientKey, Group, Price, Settings, UpstreamSettings
 
 # Prices.
@@ -462,6 +464,15 @@ async def test_a_model_that_a_later_member_of_its_name_replaces_is_checked_too(
     client = await gateway.call(PATHS[CHAT], b"{" + members + b',"messages":[]}')
     assert (client.status, len(gateway.upstreams.sent)) == ((403, 0) if refused else (200, 1)), client.body
     assert refused in client.body
+
+
+@pytest.mark.parametrize("nested", [(b"[", b"]"), (b'{"a":', b"}")])
+def test_models_that_are_nested_too_deep_are_an_error_of_the_client(nested: tuple[bytes, bytes]) -> None:
+    # peek(), and each function behind it, accepts as much as the stack has left there.
+    for depth in range(sys.getrecursionlimit() * 3 // 4, sys.getrecursionlimit()):
+        body = b'{"fallbacks":[%b1%b]}' % tuple(mark * depth for mark in nested)
+        with suppress(RemoteProtocolError):
+            assert other_models(body, peek(body)) == []
 
 
 @pytest.mark.parametrize(

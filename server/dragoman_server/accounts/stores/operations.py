@@ -74,9 +74,8 @@ class Reserve(Operation[Reservation | NoRoom], frozen=True):
         at = health.cooldown_until if health.cooldown_until > now else 0.0
         if candidate.requests is not None:
             at = max(at, _rate_available_at(tables, candidate.requests, 1.0, now))
-        if (
-            candidate.tokens is not None
-        ):  # their number is not known yet, so it is enough that there is no debt
+        # The number of tokens is not known yet, so it is enough that there is no debt.
+        if candidate.tokens is not None:
             at = max(at, _rate_available_at(tables, candidate.tokens, 0.0, now))
         limit = candidate.max_concurrent_requests
         if limit is not None and tables.leases(candidate.account, now) >= limit:
