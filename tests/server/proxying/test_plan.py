@@ -232,6 +232,37 @@ def test_plans_of_the_same_model_share_only_what_they_have_in_common() -> None:
     assert len({*map(str, alone)}) == 4
 
 
+BETA_HEADERS = {"anthropic-beta": "files-api-2025-04-14", "x-api-key": "of the client"}
+
+
+@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
+@pytest.mark.parametrize("client", [CHAT, MESSAGES])
+def test_path_and_headers_of_a_plan_have_nothing_of_another_request(client: str, upstream: str) -> None:
+    def make(settings: Settings, stream: bool, headers: dict[str, str], query: str) -> list[object]:
+        data = json.dumps(BODIES[client] | {"stream": stream}).encode()
+        made = Planner(settings, PROTOCOLS[client], headers, query, data, peek(data), id="abc", now=5).first()
+        return [made.path, made.headers]
+
+    def configured() -> Settings:
+        up = UpstreamSettings.of(
+            name="up",
+            protocol=upstream,
+            base_url="http://127.0.0.1:9",
+            headers={"x-of-upstream": Secret("set")},
+        )
+        return Settings(upstreams=(up,))
+
+    rows = [
+        (stream, headers, query)
+        for stream in (False, True, False)
+        for headers, query in ((BETA_HEADERS, "beta=true"), ({}, ""), (BETA_HEADERS, ""), ({}, "beta=true"))
+    ]
+    settings = configured()
+    made = [make(settings, *row) for row in rows]
+    assert made == [make(configured(), *row) for row in rows]
+    assert len({*map(str, made)}) == (8 if client == upstream == MESSAGES else 4 if client == upstream else 2)
+
+
 # Signatures, stored reasoning, grammars.
 
 
