@@ -101,9 +101,10 @@ class Flag:
 
     __slots__ = ("_changes", "is_set")
 
-    def __init__(self) -> None:
+    def __init__(self, changes: Changes | None = None) -> None:
+        """changes: what wakes those that wait, if others note changes there, too."""
         self.is_set = False
-        self._changes = Changes()
+        self._changes = Changes() if changes is None else changes
 
     def set(self) -> None:
         self.is_set = True

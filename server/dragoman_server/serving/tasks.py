@@ -194,10 +194,12 @@ class AppTasks:
 
     def start(self, app: ASGIApp, scope: Any, events: AppEvents, send: AppSend) -> None:
         """Run an application for a request, in its turn."""
-        work = (app, scope, events, send, self._turns.enter())
+        turn = self._turns.enter(self._changes)
+        work = (app, scope, events, send, turn)
         if self._waits and self._next is None:
             self._next = work
-            self._changes.note()
+            if turn is None:
+                self._changes.note()
         else:
             handle: list[TaskHandle[None]] = []
             handle.append(self._tasks.start_soon(self._run, work, handle, name="request"))
@@ -210,6 +212,7 @@ class AppTasks:
     async def _run(self, work: _Work | None, handle: "list[TaskHandle[None]]") -> None:
         """Run applications, and send None when one has ended, until the task is cancelled. The task is its request."""
         task = handle.pop()
+        is_new = True
         while work is not None:
             app, scope, events, send, turn = work
             work = running = None
@@ -217,7 +220,7 @@ class AppTasks:
             events.task = task
             try:
                 try:
-                    if turn is not None:
+                    if turn is not None and is_new:
                         await self._turns.wait(turn)
                 finally:
                     self._turns.begin(turn)
@@ -242,7 +245,7 @@ class AppTasks:
             if events.rest is not None and events.rest.cancel_called:
                 return
             if not self._waits:
-                self._waits = True
+                self._waits, is_new = True, False
                 del running, app, events, send
                 try:
                     while self._next is None and not self._ended:

@@ -10,6 +10,7 @@ import anyio.lowlevel
 import pytest
 from virtual_time import VIRTUAL_BACKENDS
 
+from dragoman_server.platform.changes import Changes
 from dragoman_server.platform.turns import MANY, Turns
 from dragoman_server.serving.tasks import AppEvents, AppTasks
 
@@ -82,7 +83,7 @@ async def test_a_request_that_is_cancelled_before_it_begins_holds_up_no_other(
             never = set(BURST) - set(burst.begun)
             assert never <= {0, MANY, 9} - had_begun
             # As many as ever may begin in a turn.
-            assert [burst.turns.enter() is None for _ in range(MANY + 1)] == [True] * MANY + [False]
+            assert [burst.turns.enter(Changes()) is None for _ in range(MANY + 1)] == [True] * MANY + [False]
             for connection in connections:
                 connection.end()
 
@@ -96,4 +97,4 @@ async def test_a_request_that_comes_behind_the_cancel_of_its_connection_holds_up
             await anyio.sleep(1)  # its task waits for the next one
             tasks.cancel_scope.cancel()
             burst.start(connections)
-    assert [burst.turns.enter() is None for _ in range(MANY + 1)] == [True] * MANY + [False]
+    assert [burst.turns.enter(Changes()) is None for _ in range(MANY + 1)] == [True] * MANY + [False]
