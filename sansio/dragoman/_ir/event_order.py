@@ -77,14 +77,12 @@ class EventOrderChecker(msgspec.Struct):
     def check(self, *following: Event) -> None:
         """Accept events in their order, or raise the exception for one, which changes nothing."""
         for event in following:
-            rule = _RULES[self.state].get(type(event))
-            if rule is None:
-                what = f"{type(event).__name__} is not allowed while the response is {self.state.value}"
-                raise self.error(what)
-            rule(self, event)
-
-    def _accept(self, event: Event) -> None:
-        """Accept an event to which no further rule applies."""
+            rules, kind = _RULES[self.state], type(event)
+            if kind not in rules:
+                raise self.error(f"{kind.__name__} is not allowed while the response is {self.state.value}")
+            rule = rules[kind]
+            if rule is not None:
+                rule(self, event)
 
     def _enter(self, event: Event) -> None:
         """Enter the state that follows."""
@@ -169,7 +167,7 @@ _RULE_OF: dict[type[Event], Callable[..., None]] = {
     events.Ended: EventOrderChecker._end,
     events.Failed: EventOrderChecker._fail,
 }
-_RULES: dict[ResponseState, dict[type[Event], Callable[..., None]]] = {
-    state: {kind: _RULE_OF.get(kind, EventOrderChecker._accept) for kind in row}
-    for state, row in TRANSITIONS.items()
+# None: it may come then, and has no further rule.
+_RULES: dict[ResponseState, dict[type[Event], Callable[..., None] | None]] = {
+    state: {kind: _RULE_OF.get(kind) for kind in row} for state, row in TRANSITIONS.items()
 }

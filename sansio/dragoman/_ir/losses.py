@@ -60,18 +60,15 @@ class Loss(msgspec.Struct, frozen=True):
     detail: str
 
 
-class Ledger:
+class Ledger(msgspec.Struct, eq=False):
     """The losses of one request or response, in the order in which they were found, without repeats.
 
     Attributes:
         overflow: The number of losses beyond MAX_ENTRIES. They are counted only.
     """
 
-    __slots__ = ("_entries", "overflow")
-
-    def __init__(self) -> None:
-        self._entries: dict[tuple[LossCode, str], Loss] = {}
-        self.overflow = 0
+    _entries: dict[tuple[LossCode, str], Loss] = {}
+    overflow: int = 0
 
     def __repr__(self) -> str:
         return f"<Ledger with {len(self)} losses>"

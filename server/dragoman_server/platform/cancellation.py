@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import TypeVarTuple
 
 import anyio
+import msgspec
 from anyio import TaskHandle
 
 Arguments = TypeVarTuple("Arguments")
@@ -28,7 +29,7 @@ async def return_if_cancelled(
         return
 
 
-class RestOfTask:
+class RestOfTask(msgspec.Struct):
     """A cancel scope for the last work of a task, which costs a tenth of another one: to cancel it cancels the task.
 
     So what is awaited behind it has to be shielded then.
@@ -37,11 +38,8 @@ class RestOfTask:
         cancel_called: As that of other scopes.
     """
 
-    __slots__ = ("_task", "cancel_called")
-
-    def __init__(self, task: "TaskHandle[None]") -> None:
-        self._task = task
-        self.cancel_called = False
+    _task: "TaskHandle[None]"
+    cancel_called: bool = False
 
     def cancel(self) -> None:
         self.cancel_called = True

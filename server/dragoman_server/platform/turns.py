@@ -10,8 +10,8 @@ import anyio.lowlevel
 
 from dragoman_server.platform.changes import Changes, Flag
 
-# Tasks that begin in one turn. With more, all responses of a burst begin later, but the last few; with two, a busy server
-# has so many turns that a request takes three per cent more.
+# Tasks that begin in one turn. With more, all responses of a burst begin later, but the last few; with two, a busy
+# server has so many turns that a request takes three per cent more.
 MANY = 4
 
 

@@ -127,7 +127,7 @@ def _header_line(header: tuple[str, str]) -> bytes:
     return plain.lines
 
 
-class Http1Exchange:
+class Http1Exchange(msgspec.Struct, eq=False):
     """Read the head of the response to one request.
 
     Attributes:
@@ -135,13 +135,10 @@ class Http1Exchange:
         interim_responses: The number of 1xx responses so far, each of which restarts the caller's read timeout.
     """
 
-    __slots__ = ("_h11", "_method", "interim_responses", "received")
-
-    def __init__(self, method: str) -> None:
-        self._method = method
-        self._h11: h11.Connection | None = None  # only for a response head that is not plain
-        self.interim_responses = 0
-        self.received = 0
+    _method: str
+    _h11: "h11.Connection | None" = None  # only for a response head that is not plain
+    interim_responses: int = 0
+    received: int = 0
 
     def receive_data(self, data: bytes) -> ResponseHead | None:
         """Take bytes of the response. Return the head, or None if it is not complete. Raises FramingError.
