@@ -110,6 +110,7 @@ def _read_mcp_servers(body: JSONObject, request_extra: JSONObject) -> dict[str, 
     for index, server in enumerate(CHECKS.objects(body, "mcp_servers", "")):
         path = f"/mcp_servers/{index}"
         CHECKS.required(server, "url", path, STRING)
+        CHECKS.optional(server, "authorization_token", path, STRING)
         servers[CHECKS.required(server, "name", path, STRING)] = server
         extra = extra_members(server, MCP_SERVER_SHAPE)
         if extra:
