@@ -309,7 +309,11 @@ def _whole_choice(
             if block.logprobs:
                 tokens.setdefault(block.kind, []).extend(block.logprobs)
             if block.tool is not None:
-                calls.append(write_tool_call(block.tool, block.text))
+                calls.append(
+                    {"name": block.tool.name, "arguments": block.text}
+                    if choice.legacy
+                    else write_tool_call(block.tool, block.text)
+                )
             else:
                 text = texts.setdefault(block.kind, [])
                 text.append(block.text)
@@ -326,7 +330,7 @@ def _whole_choice(
         "reasoning_content": PARAGRAPH_BREAK.join(filter(None, texts.get(events.REASONING, ()))),
         "reasoning_details": details,
         "annotations": choice.annotations,
-        "function_call": calls[0]["function"] if calls and choice.legacy else None,
+        "function_call": calls[0] if calls and choice.legacy else None,
         "tool_calls": None if choice.legacy else calls,
     }
     logprobs = write_logprobs(tokens.get(events.TEXT), tokens.get(events.REFUSAL)) if tokens else {}
