@@ -64,7 +64,8 @@ class StopReason(IdentityEnum):
 
 
 # Members of an Enum take as long to look up as several calls, so what runs in each response uses these.
-TEXT, REFUSAL, REASONING, TOOL_CALL = BlockKind
+TEXT, REFUSAL = BlockKind.TEXT, BlockKind.REFUSAL
+REASONING, TOOL_CALL = BlockKind.REASONING, BlockKind.TOOL_CALL
 END, TOOL_USE, CONTENT_FILTER = StopReason.END, StopReason.TOOL_USE, StopReason.CONTENT_FILTER
 
 # Stop reasons that leave the last block unfinished.

@@ -103,7 +103,7 @@ class Passes:
             for subject in subjects
         }
         self._known: dict[frozenset[Subject], tuple[int, ...]] = {}
-        self._settings = {"prompt_cache_options", *client.server_state_params}
+        self._settings = {"prompt_cache_options", *states}
 
     def apply(self, request: Request, context: PassContext) -> Request:
         """Return the request after all passes that have something to do."""
