@@ -20,6 +20,7 @@ _NAMES = [
     b"Content-Length",
     b"content-length",
     b"Connection",
+    b" Connection ",
     b"Expect",
     b"Transfer-Encoding",
     b"Upgrade",
@@ -35,6 +36,7 @@ _VALUES = [
     b"close",
     b"Keep-Alive",
     b" a",
+    b"close\n",
     b"chunked",
 ]
 names = st.sampled_from(_NAMES) | st.binary(max_size=3)

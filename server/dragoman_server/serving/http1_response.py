@@ -49,12 +49,12 @@ class Http1Response:
         self.has_begun = True
         if not 200 <= status < 1000:
             raise ResponseError("its status is not that of a final response")
-        plain = _plain(headers)
+        headers, plain = _plain(headers)
         options = set[bytes]()
         if b"connection" in plain.names:
             options = _options(b",".join([value for name, value in headers if name.lower() == b"connection"]))
         if not self._keeps:
-            plain = _plain([field for field in headers if field[0].lower() != b"connection"])
+            _, plain = _plain([field for field in headers if field[0].lower() != b"connection"])
         has_body = self._has_body and status not in WITHOUT_BODY
         lines = plain.lines
         if plain.length is not None:
@@ -101,16 +101,18 @@ def _date_header(second: int) -> tuple[bytes, bytes]:
 
 def interim_response(status: int, headers: Headers) -> bytes:
     """Return an interim response (1xx), which precedes the final one."""
-    return b"HTTP/1.1 %d \r\n%b\r\n" % (status, _plain(headers).lines)
+    return b"HTTP/1.1 %d \r\n%b\r\n" % (status, _plain(headers)[1].lines)
 
 
-def _plain(headers: Headers) -> PlainHeaders:
+def _plain(headers: Headers) -> tuple[Headers, PlainHeaders]:
+    """Return the headers without blanks around names and values, which some applications have, and their lines."""
     plain = plain_headers(headers, _OURS)
-    if plain is None:  # some applications have blanks around values
-        plain = plain_headers([(name.strip(), value.strip()) for name, value in headers], _OURS)
+    if plain is None:
+        headers = [(name.strip(), value.strip()) for name, value in headers]
+        plain = plain_headers(headers, _OURS)
     if plain is None:
         raise ResponseError("its headers cannot be written as HTTP/1.1")
-    return plain
+    return headers, plain
 
 
 def _options(connection: bytes) -> set[bytes]:
