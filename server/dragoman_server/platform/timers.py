@@ -96,9 +96,8 @@ class AsyncioTimers(Timers):
         super().__init__()
         self._loop = loop
         self._handle: TimerHandle | None = None
-        self._context = (
-            Context()
-        )  # in which anyio knows that it is on asyncio: there is no task to ask for that
+        # In it anyio knows that it is on asyncio: there is no task to ask for that.
+        self._context = Context()
         with suppress(ImportError):  # then anyio knows it anyway
             import sniffio
 

@@ -114,7 +114,7 @@ class HTTP1:
             self._transport.end()
 
     async def stop(self) -> None:
-        """End the connection if it is idle, else _end_response() does it."""
+        """End the connection if it is idle, else close_stream() does it."""
         if self._reading is _HEAD:
             self._transport.end()
 

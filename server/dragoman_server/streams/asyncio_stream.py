@@ -34,19 +34,9 @@ class AsyncioStream(asyncio.Protocol):
     """See `ByteStream`."""
 
     __slots__ = (
-        *(
-            "_buffer",
-            "_buffered",
-            "_call_at",
-            "_deadline",
-            "_eof",
-            "_error",
-            "_interrupted",
-            "_loop",
-            "_lost",
-        ),
-        *("_may_half_close", "_paused", "_reader", "_socket", "_take", "_take_timeout", "_time"),
-        *("_timer", "_timer_at", "_transport", "_writable"),
+        *("_buffer", "_buffered", "_call_at", "_deadline", "_eof", "_error", "_interrupted", "_loop"),
+        *("_lost", "_may_half_close", "_paused", "_reader", "_socket", "_take", "_take_timeout"),
+        *("_time", "_timer", "_timer_at", "_transport", "_writable"),
     )
 
     def __init__(self, connected: socket.socket) -> None:

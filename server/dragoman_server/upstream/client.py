@@ -63,7 +63,7 @@ class UpstreamResponse:
     Attributes:
         headers: Pairs with lower-case names, in the order of arrival. A compressed body is decoded, so content-encoding
             and content-length, which describe the compressed form, are removed. A stream in the framing of the call
-            becomes server-sent events, and content-type says that. None once receive_each() was called, because some
+            becomes server-sent events, and content-type says that. Empty once receive_each() was called, because some
             servers send thirty, and a stream may stay open for hours.
     """
 

@@ -192,7 +192,7 @@ class ResponseBody:
         except BaseException as error:
             self._fail(error)
             raise
-        # Not in decode(): another request would have the connection while this task still reads it.
+        # Not in _take_coded(): another request would have the connection while this task still reads it.
         self._end_if_complete()
 
     def _take_coded(self, coded: bytes) -> bool:
