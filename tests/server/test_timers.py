@@ -4,9 +4,9 @@ import asyncio
 
 import anyio
 import pytest
-from virtual_time import VIRTUAL_BACKENDS
+from virtual_time import UVLOOP, VIRTUAL_BACKENDS
 
-from dragoman_server.platform.timers import Timers, event_loop_timers
+from dragoman_server.platform.timers import AsyncioTimers, Timers, event_loop_timers
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
@@ -39,6 +39,26 @@ async def test_a_function_that_fails_does_not_end_the_timers(caplog: pytest.LogC
     await anyio.sleep(3)
     assert called == ["next"]
     assert "a timer failed" in caplog.text
+
+
+class _Counting(AsyncioTimers):
+    looks = 0
+
+    def _call_due(self, now: float) -> None:
+        self.looks += 1
+        super()._call_due(now)
+
+
+@pytest.mark.backends(UVLOOP)
+async def test_the_event_loop_does_not_turn_until_the_time_of_a_timer_that_is_rounded_down() -> None:
+    loop, last = asyncio.get_running_loop(), asyncio.Event()
+    timers, begun = _Counting(loop), loop.time()
+    for number in range(20):
+        timers.call_at(begun + number * 0.0053, lambda: None)
+    timers.call_at(begun + 0.1201, last.set)
+    with anyio.fail_after(20):
+        await last.wait()
+    assert timers.looks <= 2 * 21
 
 
 class _Waiting(Timers):

@@ -23,6 +23,8 @@ _log = logging.getLogger("dragoman.errors")
 # Cancelled timers that are kept until their time.
 _MANY = 64
 
+_ROUNDING_S = 0.001
+
 
 class Timer:
     """A function that waits for its time."""
@@ -104,14 +106,19 @@ class AsyncioTimers(Timers):
             self._context.run(sniffio.current_async_library_cvar.set, "asyncio")
 
     def _wait(self) -> None:
+        self._wait_until(self._next)
+
+    def _wait_until(self, time: float) -> None:
         if self._handle is not None:
             self._handle.cancel()
-        self._handle = self._loop.call_at(self._next, self._run, context=self._context)
+        self._handle = self._loop.call_at(time, self._run, context=self._context)
 
     def _run(self) -> None:
-        self._call_due(self._loop.time())
+        now = self._loop.time()
+        self._call_due(now)
         if self._next < math.inf:
-            self._wait()
+            # uvloop rounds to milliseconds. A timer that is early would wait for none until its time.
+            self._wait_until(max(self._next, now + _ROUNDING_S))
 
 
 def event_loop_timers() -> CallAt:
