@@ -3,10 +3,11 @@
 import asyncio
 
 import anyio
+import anyio.to_thread
 import pytest
 from virtual_time import UVLOOP, VIRTUAL_BACKENDS
 
-from dragoman_server.platform.timers import AsyncioTimers, Timers, event_loop_timers
+from dragoman_server.platform.timers import AsyncioTimers, CallAt, Timers, event_loop_timers
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
@@ -39,6 +40,15 @@ async def test_a_function_that_fails_does_not_end_the_timers(caplog: pytest.LogC
     await anyio.sleep(3)
     assert called == ["next"]
     assert "a timer failed" in caplog.text
+
+
+async def test_an_event_loop_of_another_thread_has_other_timers() -> None:
+    async def other() -> CallAt:
+        return event_loop_timers()
+
+    ours = event_loop_timers()
+    assert await anyio.to_thread.run_sync(anyio.run, other) != ours
+    assert event_loop_timers() == ours
 
 
 class _Counting(AsyncioTimers):

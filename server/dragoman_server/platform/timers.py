@@ -6,12 +6,12 @@ trio, and a task that waits in it four KiB more. On trio, which has no timers, `
 
 import logging
 import math
+import threading
 from abc import ABC, abstractmethod
 from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context
-from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TypeAlias
@@ -96,7 +96,7 @@ class AsyncioTimers(Timers):
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         super().__init__()
-        self._loop = loop
+        self.loop = loop
         self._handle: TimerHandle | None = None
         # In it anyio knows that it is on asyncio: there is no task to ask for that.
         self._context = Context()
@@ -111,27 +111,32 @@ class AsyncioTimers(Timers):
     def _wait_until(self, time: float) -> None:
         if self._handle is not None:
             self._handle.cancel()
-        self._handle = self._loop.call_at(time, self._run, context=self._context)
+        self._handle = self.loop.call_at(time, self._run, context=self._context)
 
     def _run(self) -> None:
-        now = self._loop.time()
+        now = self.loop.time()
         self._call_due(now)
         if self._next < math.inf:
             # uvloop rounds to milliseconds. A timer that is early would wait for none until its time.
             self._wait_until(max(self._next, now + _ROUNDING_S))
 
 
+class _OfThread(threading.local):
+    timers: AsyncioTimers | None = None  # of its last event loop
+
+
+_of_thread = _OfThread()
+
+
 def event_loop_timers() -> CallAt:
     """Return how to call functions later in the event loop of the running task."""
     loop = loop_of_task()
     if loop is not None:
-        return _call_at_of(loop)
+        timers = _of_thread.timers
+        if timers is None or timers.loop is not loop:
+            timers = _of_thread.timers = AsyncioTimers(loop)
+        return timers.call_at
     # Not at the top, because asyncio does not need trio's import.
     from dragoman_server.platform.trio_timers import timers_of_loop
 
     return timers_of_loop().call_at
-
-
-@lru_cache(maxsize=1)  # in each thread with an event loop there is one
-def _call_at_of(loop: AbstractEventLoop) -> CallAt:
-    return AsyncioTimers(loop).call_at
