@@ -80,8 +80,9 @@ _FIELDS = (
     "tools",
 )
 _values = attrgetter(*_FIELDS)
-# So many sets of subjects are remembered, each with its passes: requests are much alike.
-_KEPT = 256
+# So many sets of subjects are remembered, each with its passes: requests are much alike. A set takes 800 bytes, and a
+# server has a translator for each model that its clients have named.
+_KEPT = 32
 
 
 class Passes:
