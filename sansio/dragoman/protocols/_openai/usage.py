@@ -27,10 +27,10 @@ USAGE_BOOKKEEPING = members(
 
 
 # Member of a usage object -> the field of Usage that it has, or the same of the members of an object.
-Counters: TypeAlias = "Mapping[str, str | Counters]"
+UsageFields: TypeAlias = "Mapping[str, str | UsageFields]"
 
 
-def read_counts(usage: JSONObject, counters: Counters) -> dict[str, JSON]:
+def read_counts(usage: JSONObject, counters: UsageFields) -> dict[str, JSON]:
     """Return the known counts by their field of Usage. Of two members with one field, the first is taken."""
     counts: dict[str, JSON] = {}
     for name, value in usage.items():

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger, child
 from dragoman._wire.json import JSONObject, object_or_empty
-from dragoman.protocols._openai.usage import Counters, read_counts
+from dragoman.protocols._openai.usage import UsageFields, read_counts
 from dragoman.protocols.openai_chat.tables import NATIVE_COUNTERS
 
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details")
 
-_COUNTERS: Counters = {
+_COUNTERS: UsageFields = {
     "prompt_tokens": "input",
     "completion_tokens": "output",
     "prompt_tokens_details": {"cached_tokens": "cached", "cache_write_tokens": "cache_write"},
@@ -18,7 +18,7 @@ _COUNTERS: Counters = {
     "server_tool_use_details": {"web_search_requests": "searches"},
 }
 # Where compatible servers have them, the first of a field before the others, all after the official ones.
-_OTHER_COUNTERS: Counters = {
+_OTHER_COUNTERS: UsageFields = {
     **dict.fromkeys(("prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"), "cached"),
     "cache_creation_input_tokens": "cache_write",
     "reasoning_tokens": "reasoning",

@@ -10,12 +10,12 @@ from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import has_content
 from dragoman._wire.json import JSON, JSONObject, object_or_empty, read_count
-from dragoman.protocols._openai.usage import Counters, read_counts
+from dragoman.protocols._openai.usage import UsageFields, read_counts
 from dragoman.protocols.openai_responses.tables import CACHE_WRITE_COUNTERS
 
 _WRITES = "cache_write_tokens_details"
 
-_COUNTERS: Counters = {
+_COUNTERS: UsageFields = {
     "input_tokens": "input",
     "output_tokens": "output",
     "input_tokens_details": {"cached_tokens": "cached", "cache_write_tokens": "cache_write"},
