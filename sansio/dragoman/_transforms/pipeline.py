@@ -91,10 +91,13 @@ class Passes:
     __slots__ = ("_always", "_by_subject", "_known", "_settings")
 
     def __init__(self, client: ProtocolSpec, capabilities: Capabilities) -> None:
-        # Which settings stand for a state at the server depends on the protocol.
-        more: dict[Pass, Collection[str]] = {strip_extensions: client.server_state_params}
+        states = client.server_state_params  # which the first pass refuses
         rows = [
-            (number, (*subjects, *more.get(apply_pass, ())), is_needed(capabilities))
+            (
+                number,
+                (*subjects, *states) if apply_pass is strip_extensions else subjects,
+                is_needed(capabilities),
+            )
             for number, (apply_pass, subjects, is_needed) in enumerate(PASSES)
         ]
         self._always = frozenset([number for number, _, is_needed in rows if is_needed])

@@ -56,7 +56,7 @@ WHOLE = json.dumps(
 # Calls per steady event that comes alone, and per request without a stream. Metrics add calls to a request only.
 # On trio an event is a turn of its scheduler, which takes 36 of them.
 WITH_METRICS = 55
-BOUNDS = {"asyncio": (30, 435), "trio": (58, 515)}
+BOUNDS = {"asyncio": (30, 425), "trio": (58, 505)}
 # Calls that a request adds if somebody reads the feed.
 READ = {"asyncio": 36, "trio": 45}
 
