@@ -63,8 +63,8 @@ def names_of(model: str | None, upstream: str | None, upstream_model: str | None
 def packaged_prices(base_url: str) -> PatternTable[Price] | None:
     """Return the package's prices of the server at this URL, None if it has none."""
     found = _tables(base_url)
-    for cloud in found.get("clouds", ()):
-        return _table(_tables(cloud["prices_of"])["providers"], cloud.get("names", _NAMES))
+    if clouds := found.get("clouds"):
+        return _table(_tables(clouds[0]["prices_of"])["providers"], clouds[0].get("names", _NAMES))
     return _table(found["providers"], _NAMES) if found else None
 
 

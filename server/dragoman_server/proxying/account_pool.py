@@ -139,7 +139,7 @@ class RequestAttempts:
     end.
 
     Attributes:
-        machine: Decides.
+        machine: Decides what is tried.
 
     Attributes, after next() has returned None:
         error: What to report to the client: the error of an attempt, or why there was none to make.
