@@ -81,7 +81,7 @@ class _Layer:
                 self._decompressor = _CODINGS[self._name](self._pending)
             try:
                 data = self._decompressor.decompress(self._pending, MAX_PORTION)
-            except (zlib.error, _zstd().ZstdError):
+            except _zstd().ZstdError if self._name == "zstd" else zlib.error:
                 window = ", or needs a window of more than 8 MB" if self._name == "zstd" else ""
                 raise CodingError(f"the body is not valid {self._name}{window}") from None
             is_whole = self._decompressor.eof

@@ -12,6 +12,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
+from dragoman_server.upstream import content_coding
 from dragoman_server.upstream.content_coding import (
     FREE_BYTES,
     MAX_PORTION,
@@ -89,7 +90,9 @@ def test_a_body_that_is_cut_off_is_an_error(header: str, coded: bytes) -> None:
 
 
 @pytest.mark.parametrize("header", ["gzip", "deflate", "zstd"])
-def test_a_body_that_is_something_else_is_an_error(header: str) -> None:
+def test_a_body_that_is_something_else_is_an_error(header: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if header != "zstd":  # a process that has no file left to open cannot import it
+        monkeypatch.setattr(content_coding, "_zstd", None)
     with pytest.raises(CodingError, match=f"the body is not valid {header}"):
         decoded(made(header), [b"\xff\xffnot compressed at all"])
 
