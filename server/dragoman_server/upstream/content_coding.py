@@ -81,7 +81,7 @@ class _Layer:
                 self._decompressor = _CODINGS[self._name](self._pending)
             try:
                 data = self._decompressor.decompress(self._pending, MAX_PORTION)
-            except _zstd().ZstdError if self._name == "zstd" else zlib.error:
+            except _error_of(self._name):
                 window = ", or needs a window of more than 8 MB" if self._name == "zstd" else ""
                 raise CodingError(f"the body is not valid {self._name}{window}") from None
             is_whole = self._decompressor.eof
@@ -117,6 +117,12 @@ def _zstd() -> Any:
     else:
         from backports import zstd
     return zstd
+
+
+def _error_of(coding: str) -> type[Exception]:
+    """Return what its decompressor raises. Others than zstd have to import nothing for that."""
+    error: type[Exception] = _zstd().ZstdError if coding == "zstd" else zlib.error
+    return error
 
 
 def _zstd_decompressor(start: bytes) -> _Decompressor:
