@@ -387,12 +387,12 @@ class RequestHandler:
         if ready := machine.data_to_send():
             self._started = True
             stream.outbox.put(ready)
-        await self._release_request()
         # A branch may be cancelled by another one, and no write may be.
         if stream.head_sent or attempt.plan.fan_out > 1:
             stream.start_writer()
         else:
             await stream.send()
+        await self._release_request()  # behind the first bytes, because an estimate waits for a thread
         await stream.outbox.room()
 
     async def _release_request(self) -> None:

@@ -28,6 +28,7 @@ from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts.usage import Meter, estimate_input
 from dragoman_server.log import RequestRecord
+from dragoman_server.proxying import request_handler
 from dragoman_server.proxying.client_request import HttpChannel
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
@@ -123,6 +124,18 @@ async def test_its_prompt_is_estimated_before_if_the_upstream_has_not_counted_it
     request = await carry_out(plan, upstream, FakeClient(), measured=measured)
     meter = request.response.meter
     assert (None if meter is None else meter.estimated_input) == expected
+
+
+async def test_first_bytes_do_not_wait_for_the_thread_that_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def busy(size: int, function: Any, *arguments: Any) -> Any:
+        await anyio.sleep(5)
+        return function(*arguments)
+
+    monkeypatch.setattr(request_handler, "off_loop", busy)
+    fake = FakeClient()
+    upstream = FakeUpstream(Script([START, WORD, Sleep(10), END], connect=[Sleep(1)]))
+    await carry_out(plan_for(MESSAGES, stream=True), upstream, fake, measured=True)
+    assert [at for at, _ in fake.messages[:2]] == [1, 1]
 
 
 @one_backend
