@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import sys
 import threading
 import time
 import zlib
@@ -25,7 +26,10 @@ from edge import (
     post,
 )
 
-from dragoman_server.upstream.content_coding import zstd
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 pytestmark = [pytest.mark.process, pytest.mark.promise("S8", "R10")]
 
