@@ -258,7 +258,7 @@ class _Worker:
         )
         with handlers:
             async with anyio.create_task_group() as self._tasks:
-                if self.link is not None:
+                if "multiprocessing" in sys.modules:  # without that no process has such a parent
                     self._tasks.start_soon(self._watch_parent)
                 self._tasks.start_soon(self._stop_in_steps)
                 self._tasks.start_soon(return_freed_memory, self.requests)
