@@ -68,17 +68,8 @@ PASSES: tuple[tuple[Pass, tuple[Subject, ...], Callable[[Capabilities], bool]], 
     (drop_unsupported, ("params",), _never),
     (find_unenforced, ("response_format", "tool_choice"), _never),
 )
-_FIELDS = (
-    "compact",
-    "extra",
-    "namespaces",
-    "params",
-    "reasoning",
-    "repairs",
-    "response_format",
-    "tool_choice",
-    "tools",
-)
+_SUBJECTS = {subject for _, subjects, _ in PASSES for subject in subjects if isinstance(subject, str)}
+_FIELDS = tuple(sorted(_SUBJECTS.intersection(Request.__struct_fields__)))
 _values = attrgetter(*_FIELDS)
 # So many sets of subjects are remembered, each with its passes: requests are much alike. A set takes 800 bytes, and a
 # server has a translator for each model that its clients have named.
@@ -107,7 +98,7 @@ class Passes:
             for subject in subjects
         }
         self._known: dict[frozenset[Subject], tuple[int, ...]] = {}
-        self._settings = {"prompt_cache_options", *states}
+        self._settings = _SUBJECTS.difference(_FIELDS).union(states)
 
     def apply(self, request: Request, context: PassContext) -> Request:
         """Return the request after all passes that have something to do."""

@@ -20,8 +20,8 @@ from starlette.types import ASGIApp, Message
 from dragoman_server.platform.cancellation import return_if_cancelled
 from dragoman_server.platform.changes import Flag, Lock
 from dragoman_server.platform.clock import event_loop_clock
+from dragoman_server.platform.start_queue import StartQueue
 from dragoman_server.platform.timers import CallAt, Timer, event_loop_timers
-from dragoman_server.platform.turns import Turns
 from dragoman_server.serving.http1 import HTTP1
 from dragoman_server.serving.tasks import AppEvents, AppTasks, Request
 from dragoman_server.settings import ServerSettings
@@ -65,7 +65,7 @@ class WorkerContext(msgspec.Struct):
         settings, tls: For connections that are accepted from now on; tls is None for plain TCP.
         state: The state of the application's lifespan.
         requests: All requests, which a stop cancels.
-        turns: In which requests begin.
+        starts: In which requests wait for their turn to begin.
         terminated: The worker takes no new requests.
         time, call_at: The clock and the timers of the event loop.
         connections: All connections.
@@ -78,7 +78,7 @@ class WorkerContext(msgspec.Struct):
     state: dict[str, Any]
     tls: ssl.SSLContext | None = None
     requests: set[Request] = msgspec.field(default_factory=set)
-    turns: Turns = msgspec.field(default_factory=Turns)
+    starts: StartQueue = msgspec.field(default_factory=StartQueue)
     terminated: Flag = msgspec.field(default_factory=Flag)
     time: Callable[[], float] = msgspec.field(default_factory=event_loop_clock)
     call_at: CallAt = msgspec.field(default_factory=event_loop_timers)
@@ -136,7 +136,7 @@ class Connection:
         self.set_idle(True)
         try:
             async with anyio.create_task_group() as self.tasks:
-                self.apps = AppTasks(self.tasks, self.worker.requests, self.worker.turns)
+                self.apps = AppTasks(self.tasks, self.worker.requests, self.worker.starts)
                 if self._stream.alpn_protocol() == "h2":
                     self._protocol = self._http2()
                 elif self.tls or not self.settings.http2:

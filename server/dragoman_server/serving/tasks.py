@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message
 
 from dragoman_server.platform.cancellation import RestOfTask
 from dragoman_server.platform.changes import Changes, Flag
-from dragoman_server.platform.turns import Turns
+from dragoman_server.platform.start_queue import StartQueue
 
 _log = logging.getLogger("dragoman.http")
 
@@ -179,22 +179,22 @@ class AppTasks:
     Args:
         tasks: of the connection.
         requests: where all requests are.
-        turns: in which they begin.
+        starts: in which they wait for their turn.
     """
 
-    __slots__ = ("_changes", "_ended", "_next", "_requests", "_tasks", "_turns", "_waits")
+    __slots__ = ("_changes", "_ended", "_next", "_requests", "_starts", "_tasks", "_waits")
 
-    def __init__(self, tasks: anyio.abc.TaskGroup, requests: "set[Request]", turns: Turns) -> None:
+    def __init__(self, tasks: anyio.abc.TaskGroup, requests: "set[Request]", starts: StartQueue) -> None:
         self._tasks = tasks
         self._requests = requests
-        self._turns = turns
+        self._starts = starts
         self._waits = self._ended = False
         self._next: _Work | None = None
         self._changes = Changes()
 
     def start(self, app: ASGIApp, scope: Any, events: AppEvents, send: AppSend) -> None:
         """Run an application for a request, in its turn."""
-        turn = self._turns.enter(self._changes)
+        turn = self._starts.enter(self._changes)
         work = (app, scope, events, send, turn)
         if self._waits and self._next is None:
             self._next = work
@@ -221,9 +221,9 @@ class AppTasks:
             try:
                 try:
                     if turn is not None and is_new:
-                        await self._turns.wait(turn)
+                        await self._starts.wait(turn)
                 finally:
-                    self._turns.begin(turn)
+                    self._starts.begin(turn)
                 running = app(scope, events.get, send)
                 del scope  # an application may need it no more, and a stream be open for hours
                 await running
@@ -252,7 +252,7 @@ class AppTasks:
                         await self._changes.wait()
                 except anyio.get_cancelled_exc_class():
                     if self._next is not None:  # the reader was at work when the connection was cancelled
-                        self._turns.begin(self._next[-1])
+                        self._starts.begin(self._next[-1])
                     raise
                 finally:
                     self._waits = False

@@ -76,7 +76,7 @@ class Client(Connection):
         stream: Any = None  # write() and end() are replaced
         super().__init__(worker, stream, ("127.0.0.1", 1), ("127.0.0.1", 2), tls=False)
         self.tasks = tasks
-        self.apps = AppTasks(tasks, worker.requests, worker.turns)
+        self.apps = AppTasks(tasks, worker.requests, worker.starts)
         self.frames: list[Frame] = []
         self.idle: bool | None = None
         self.closed = False

@@ -70,17 +70,19 @@ _PATHS = MessagePaths("messages")
 
 # Members that are no plain settings, and that few requests have.
 _SPECIAL = frozenset(
-    (
-        *(
-            "cache_control",
-            "compaction",
-            "context_management",
-            "mcp_servers",
-            "output_config",
-            "output_format",
-        ),
-        *("service_tier", "stop_sequences", "thinking", "tool_choice", "tools"),
-    )
+    [
+        "cache_control",
+        "compaction",
+        "context_management",
+        "mcp_servers",
+        "output_config",
+        "output_format",
+        "service_tier",
+        "stop_sequences",
+        "thinking",
+        "tool_choice",
+        "tools",
+    ]
 )
 _REQUIRED = ("model", "max_tokens", "messages")
 

@@ -30,8 +30,7 @@ _NAME_PREFIX = "default_api:"
 # Models up to 3.6 say so at the end of a response with calls, which says it, too.
 _CALL_MESSAGE = "Model generated function call(s)."
 
-# Members of an Enum are slow to look up.
-_TEXT, _REASONING, _SUMMARY = BlockKind.TEXT, BlockKind.REASONING, ReasoningForm.SUMMARY
+_SUMMARY = ReasoningForm.SUMMARY  # members of an Enum are slow to look up
 
 _CANDIDATE, _PART = response_shape(shapes.CANDIDATE_SHAPE), response_shape(shapes.PART_SHAPE)
 
@@ -201,7 +200,7 @@ class CandidateReader(msgspec.Struct):
     def _read_text(self, part: JSONObject, text: str, signature: str | None, out: list[Event]) -> None:
         thought = part.get("thought") is True
         if text:
-            kind = _REASONING if thought else _TEXT
+            kind = events.REASONING if thought else events.TEXT
             if kind is not self._kind:
                 self._open(kind, out)
             if thought:
@@ -217,8 +216,8 @@ class CandidateReader(msgspec.Struct):
         if not thought:
             self._finish_text(out)
             self._end_block(out)
-        elif self._kind is not _REASONING:
-            self._open(_REASONING, out)
+        elif self._kind is not events.REASONING:
+            self._open(events.REASONING, out)
         # The client sends a text as one part, with its signature.
         signs_text = text and not thought
         self._sign({SIGNED: "text", SIGNATURE: signature} if signs_text else {**part, "text": text}, out)
@@ -239,8 +238,8 @@ class CandidateReader(msgspec.Struct):
     def _sign(self, native: JSONObject, out: list[Event]) -> None:
         """Sign the open thoughts, or add reasoning without text that has the signature."""
         signature = Signature(NAME, native, self._blocks.model)
-        if self._kind is not _REASONING:
-            self._start(_REASONING, out)
+        if self._kind is not events.REASONING:
+            self._start(events.REASONING, out)
         out.append(events.SignatureDelta(self.block, signature))
         self._end_block(out)
 
@@ -300,7 +299,7 @@ class CandidateReader(msgspec.Struct):
 
     def _finish_text(self, out: list[Event]) -> None:
         """Cite the sources that have come in the open text."""
-        if self._kind is not _TEXT or self._blocks.same_protocol or not self._uncited:
+        if self._kind is not events.TEXT or self._blocks.same_protocol or not self._uncited:
             return
         self._uncited = False
         offsets = Offsets("".join(self.texts))

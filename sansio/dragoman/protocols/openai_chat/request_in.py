@@ -68,11 +68,16 @@ _PATHS = MessagePaths("messages")
 
 # Members that are no plain settings, and that few requests have.
 _SPECIAL = frozenset(
-    (
-        *("tools", "functions", "web_search_options", "tool_choice", "function_call", "parallel_tool_calls"),
-        *("response_format", *REASONING_SETTINGS),
-    )
-)
+    [
+        "tools",
+        "functions",
+        "web_search_options",
+        "tool_choice",
+        "function_call",
+        "parallel_tool_calls",
+        "response_format",
+    ]
+).union(REASONING_SETTINGS)
 
 
 def read_request(body: JSONObject, signer: Signer) -> Request:

@@ -11,7 +11,7 @@ import pytest
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.platform.changes import Changes
-from dragoman_server.platform.turns import MANY, Turns
+from dragoman_server.platform.start_queue import MANY, StartQueue
 from dragoman_server.serving.tasks import AppEvents, AppTasks
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
@@ -24,14 +24,14 @@ class Burst:
 
     def __init__(self) -> None:
         self.begun: list[int] = []
-        self.turns = Turns()
+        self.starts = StartQueue()
 
     def start(self, connections: list[AppTasks]) -> None:
         for number, connection in enumerate(connections):
             connection.start(self._app, number, AppEvents(), self._send)
 
     def connect(self, tasks: anyio.abc.TaskGroup) -> AppTasks:
-        return AppTasks(tasks, set(), self.turns)
+        return AppTasks(tasks, set(), self.starts)
 
     async def _app(self, number: Any, receive: Any, send: Any) -> None:
         self.begun.append(number)
@@ -83,7 +83,7 @@ async def test_a_request_that_is_cancelled_before_it_begins_holds_up_no_other(
             never = set(BURST) - set(burst.begun)
             assert never <= {0, MANY, 9} - had_begun
             # As many as ever may begin in a turn.
-            assert [burst.turns.enter(Changes()) is None for _ in range(MANY + 1)] == [True] * MANY + [False]
+            assert [burst.starts.enter(Changes()) is None for _ in range(MANY + 1)] == [True] * MANY + [False]
             for connection in connections:
                 connection.end()
 
@@ -97,4 +97,4 @@ async def test_a_request_that_comes_behind_the_cancel_of_its_connection_holds_up
             await anyio.sleep(1)  # its task waits for the next one
             tasks.cancel_scope.cancel()
             burst.start(connections)
-    assert [burst.turns.enter(Changes()) is None for _ in range(MANY + 1)] == [True] * MANY + [False]
+    assert [burst.starts.enter(Changes()) is None for _ in range(MANY + 1)] == [True] * MANY + [False]

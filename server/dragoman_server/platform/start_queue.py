@@ -4,7 +4,7 @@ An event loop works breadth first: of a burst of requests it would translate and
 answer, or an event of another stream.
 """
 
-from collections import deque
+from collections import OrderedDict
 
 import anyio.lowlevel
 
@@ -15,7 +15,7 @@ from dragoman_server.platform.changes import Changes, Flag
 MANY = 4
 
 
-class Turns:
+class StartQueue:
     """The order in which tasks begin, each with the turn that `enter` has returned for it.
 
     A task that begins makes room for the next one, which is woken then and so runs in the next turn of the event loop.
@@ -25,7 +25,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._called = 0  # they may begin, and have not yet
-        self._waiting: deque[Flag] = deque()
+        self._waiting: OrderedDict[Flag, None] = OrderedDict()
 
     def enter(self, changes: Changes) -> Flag | None:
         """Return what a task has to wait for before it begins, None if it may begin at once. begin() has to follow.
@@ -36,7 +36,7 @@ class Turns:
             self._called += 1
             return None
         turn = Flag(changes)
-        self._waiting.append(turn)
+        self._waiting[turn] = None
         return turn
 
     async def wait(self, turn: Flag) -> None:
@@ -49,8 +49,8 @@ class Turns:
     def begin(self, turn: Flag | None) -> None:
         """Note that the task begins, or that it never will, because it was cancelled."""
         if turn is not None and not turn.is_set:
-            self._waiting.remove(turn)
+            del self._waiting[turn]
         elif self._waiting:
-            self._waiting.popleft().set()
+            self._waiting.popitem(last=False)[0].set()
         else:
             self._called -= 1
