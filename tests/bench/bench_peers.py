@@ -139,7 +139,7 @@ class Upstream(_Http):
         if b"paced" in body:
             self._pace(self.paced[protocol], 0)
             return
-        if b"forwarded" in body:
+        if b"forwarded" in body or b"burst" in body:
             response = self.forwarded[protocol]
             self.transport.write(_RECEIVED.sub(b"received %019d" % time.perf_counter_ns(), response))
             return
@@ -206,7 +206,7 @@ class Client(_Http):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self.begin()
+        self._load.idle(self)
 
     def begin(self) -> None:
         self.begun, self.first = time.perf_counter(), 0.0
@@ -225,16 +225,19 @@ class Client(_Http):
         forwarded = 0.0 if received is None else int(received[1]) / 1e9 - self.begun
         self._load.ended(forwarded, self.first - self.begun, time.perf_counter() - self.begun)
         self.buffer.clear()
-        self.begin()
+        self._load.idle(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         raise SystemExit(f"the connection was closed: {bytes(self.buffer[:400])!r}")
 
 
 class Load:
-    """Keeps `connections` requests open at a time."""
+    """Keeps `connections` requests open at a time. In a burst they all begin at once, when all before have ended."""
 
-    def __init__(self, port: int, protocol: str, scenario: str, model: str) -> None:
+    def __init__(self, port: int, protocol: str, scenario: str, connections: int, model: str) -> None:
+        self._connections = connections
+        self._together = connections if scenario == "burst" else 1
+        self._idle: list[Client] = []
         self._stream_end = STREAM_ENDS[protocol] if scenario != "whole" else None
         self._event_end = b"}\r\n\r\n" if protocol == "gemini" else b"\n\n"
         text = f"{scenario} " + "and then tell me what it does. " * 4
@@ -258,6 +261,14 @@ class Load:
         self.firsts: list[float] = []
         self.latencies: list[float] = []
 
+    def idle(self, client: Client) -> None:
+        """Let the client begin its next request, as soon as all that begin together can."""
+        self._idle.append(client)
+        if len(self._idle) == self._together:
+            clients, self._idle = self._idle, []
+            for each in clients:
+                each.begin()
+
     def complete(self, received: bytearray) -> bool:
         if self._stream_end is not None:
             return received.endswith(_LAST_CHUNK) and self._stream_end in received
@@ -275,11 +286,11 @@ class Load:
             self.firsts.append(first)
             self.latencies.append(latency)
 
-    async def run(self, port: int, connections: int, warm: float, seconds: float) -> None:
+    async def run(self, port: int, warm: float, seconds: float) -> None:
         loop = asyncio.get_running_loop()
-        for _ in range(connections):
+        for _ in range(self._connections):
             await loop.create_connection(lambda: Client(self), "127.0.0.1", port)
-            await asyncio.sleep(PACE_S / connections)  # so that paced events do not come in step
+            await asyncio.sleep(PACE_S / self._connections)  # so that paced events do not come in step
         await asyncio.sleep(warm)
         self.measuring = True
         print("begin", flush=True)
@@ -323,8 +334,8 @@ def main(role: str, *arguments: str) -> None:
         asyncio.run(_serve(lambda: Relay(int(arguments[0]))))
     else:
         port, protocol, scenario, connections, warm, seconds, model = arguments
-        load = Load(int(port), protocol, scenario, model)
-        asyncio.run(load.run(int(port), int(connections), float(warm), float(seconds)))
+        load = Load(int(port), protocol, scenario, int(connections), model)
+        asyncio.run(load.run(int(port), float(warm), float(seconds)))
 
 
 if __name__ == "__main__":

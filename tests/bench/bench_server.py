@@ -41,6 +41,7 @@ SCENARIOS = {
     "whole": Scenario(16, 1.0, "us/request"),
     "forwarded": Scenario(1, 1.0, "us"),
     "first": Scenario(1, 1.0, "us"),
+    "burst": Scenario(32, 1.0, "us"),
 }
 
 
@@ -158,7 +159,7 @@ def _measure(server: Server, scenario: str, pair: str, seconds: float) -> Measur
     count = report.requests if scenario == "whole" else report.events
     if not count:
         raise SystemExit(f"{server.loop}, {scenario}, {pair}: nothing was received in {seconds} s")
-    by_the_clock = {"forwarded": report.forwarded, "first": report.first}.get(scenario)
+    by_the_clock = {"forwarded": report.forwarded, "first": report.first, "burst": report.first}.get(scenario)
     value = used / 1000 / count if by_the_clock is None else by_the_clock * 1e6
     return Measurement(value, waited / max(1, used + waited), report.p99)
 
