@@ -106,7 +106,7 @@ class ChoiceReader(msgspec.Struct):
             for position, fragment in enumerate(calls):
                 reader.read_fragment(fragment, out, default_index=position if whole else None)
         legacy = delta.get("function_call")
-        if legacy is not None:
+        if legacy is not None and not calls:  # else it repeats one of them
             # One call without id and index.
             self._begin_calls(out).read_fragment({"index": 0, "function": legacy}, out)
 

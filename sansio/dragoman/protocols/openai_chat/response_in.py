@@ -122,7 +122,7 @@ class ChatReader:
                 unread = {key: value for key, value in chunk.items() if key not in extra}
             note_unread(unread, _RESPONSE, "", self._ledger)
             if usage is not None or "x_groq" in chunk:
-                self._note_usage(chunk, bool(choices))
+                self._note_usage(chunk)
             if chunk.get("service_tier") is not None:
                 self._note_tier(chunk)
         if not self._started and (choices or chunk.get("id")):
@@ -177,22 +177,23 @@ class ChatReader:
             usage = msgspec.structs.replace(usage or Usage(), service_tier=self._tier)
         return [] if usage is None else [usage]
 
-    def _note_usage(self, chunk: JSONObject, with_choices: bool) -> None:
+    def _note_usage(self, chunk: JSONObject) -> None:
         usage = chunk.get("usage")
         groq = chunk.get("x_groq")
         if usage is None and type(groq) is dict:
             usage = groq.get("usage")
         if type(usage) is dict:
             self._usage = usage
-            self._usage_came_last = not with_choices
+            self._usage_came_last = True
 
     def _fail(self, error: WireError, chunk: JSONObject) -> list[Event]:
         """End the response with an error. The usage so far still counts."""
         self._ended = True
-        self._note_usage(chunk, with_choices=True)
+        self._note_usage(chunk)
         return [*(self._usage_events() if self._started else ()), events.Failed(error)]
 
     def _read_choice(self, choice: JSONObject, position: int, out: list[Event]) -> None:
+        self._usage_came_last = False
         index = choice.get("index")
         if type(index) is not int or index < 0:
             index = position
