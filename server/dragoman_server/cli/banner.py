@@ -89,7 +89,9 @@ def _upstream_lines(settings: Settings) -> Iterator[str]:
     for upstream in settings.upstreams:
         # Only the host, because a path may contain the name of an account or a key.
         origin, _ = origin_of(upstream.base_url)
-        key = f"key {upstream.api_key}" if upstream.api_key is not None else "no key"
+        account, *others = settings.accounts_of(upstream)
+        key = f"key {account.api_key}" if account.api_key is not None else "no key"
+        key = f"{len(others) + 1} accounts" if others else key
         lines.append(f"{upstream.name}: {origin}, {', '.join(upstream.protocols)}, {key}")
     if settings.lists_simulator:
         lines.append(f"{SIMULATOR}: built in, needs no key")

@@ -29,7 +29,7 @@ from dragoman_server.proxying.tool_grammar import grammar_checker
 from dragoman_server.settings import ARRAYS
 from dragoman_server.settings.fields import DAY_S, settings_of
 from dragoman_server.settings.problems import CheckFinding, ValueOrigin, quote_value
-from dragoman_server.settings.secret import Secret
+from dragoman_server.settings.secret import Secret, url_secrets
 from dragoman_server.settings.values import is_loopback
 from dragoman_server.upstream.urls import environment_proxies
 
@@ -174,7 +174,9 @@ def _secret_origins(loaded: LoadedConfig) -> Iterator[ValueOrigin]:
         for name in settings_of(type(row)):
             value = getattr(row, name)
             if isinstance(value, Secret):
-                yield loaded.origin(*path, name)
+                # The address of a proxy or a store is a secret only with credentials in it.
+                if not name.endswith(("proxy", "_url")) or any(url_secrets(value.reveal())):
+                    yield loaded.origin(*path, name)
             elif isinstance(value, Mapping):
                 yield from (loaded.origin(*path, name, header) for header in value)
 
