@@ -180,7 +180,9 @@ class Gateway:
 
     def key_warnings(self) -> list[str]:
         """Return what has requests with client keys refused although the configuration is correct, a line each."""
-        found = key_findings(self.settings, all_keys(self.settings, self.stored_keys))
+        stored = self.stored_keys
+        all_known = stored is None or stored.is_known
+        found = key_findings(self.settings, all_keys(self.settings, stored), all_known=all_known)
         return [str(finding) for finding in found]
 
     def unusable_upstreams(self) -> dict[str, str]:

@@ -11,8 +11,16 @@ from dragoman_server.settings.problems import CheckFinding
 _MAX_NAMES = 10
 
 
-def key_findings(settings: Settings, keys: Sequence[ClientKey]) -> Iterator[CheckFinding]:
-    """Yield groups that are gone, and models without a price that a budget forbids. keys: all that there are."""
+def key_findings(
+    settings: Settings, keys: Sequence[ClientKey], *, all_known: bool = True
+) -> Iterator[CheckFinding]:
+    """Yield groups that are gone, models without a price that a budget forbids, and that there is no key.
+
+    all_known: False if those of the account store may not be among the keys.
+    """
+    if all_known and settings.server.stored_keys and not keys:
+        text = "there is none, so every request is refused"
+        yield CheckFinding.warning("keys", "client keys", text, "dragoman keys add NAME --store")
     groups = settings.groups_by_name
     without: dict[str, list[str]] = {}
     for key in keys:

@@ -74,6 +74,8 @@ class StoredKeys(BackgroundTaskGroup):
                 known = self.keys.get(name) if table == self._tables.get(name) else _key_of(name, table)
                 if known is not None:
                     keys[name] = known
+            if self.keys and not keys:
+                _log.warning("the account store has no client key any more; it had %d", len(self.keys))
             self._tables, self.keys = found, keys
         self.is_known = True
 

@@ -357,6 +357,8 @@ def test_keys_in_the_account_store_are_changed_by_the_same_commands() -> None:
         '[[groups]]\nname = "team"\nbudget = 9\n'
         '[[prices]]\nmodel = "*"\ninput = 1\noutput = 1\n'
     )
+    assert "dragoman keys add NAME --store makes one" in keys("list").stderr
+    assert "client keys: there is none" in run("config", "check", DRAGOMAN_SECRET=SECRET).stderr
     made = keys(
         "add", "ci", "--store", "--group", "team", "--requests-per-minute", "60", "--expires", "2126-12-31"
     )

@@ -136,7 +136,7 @@ async def test_keys_outlive_the_process_and_only_their_hashes_are_kept() -> None
 
 
 @pytest.mark.promise("S2")
-async def test_an_empty_store_opens_nothing() -> None:
+async def test_an_empty_store_opens_nothing(caplog: pytest.LogCaptureFixture) -> None:
     settings = replace(settings_of(), client_keys=())
     for store in (MemoryAccountStore(), broken := Store()):
         broken.fails = ReadKeyTables
@@ -153,6 +153,8 @@ async def test_an_empty_store_opens_nothing() -> None:
         store._key_tables.clear()  # as of a server that has lost its memory
         await anyio.sleep(SOON)
         assert await status_of(app, key) == 401
+    assert caplog.messages.count("the account store has no client key any more; it had 1") == 1
+    assert [each for each in caplog.messages if "there is none, so every request is refused" in each]
 
 
 async def test_a_store_that_fails_changes_nothing_and_the_known_keys_stay(

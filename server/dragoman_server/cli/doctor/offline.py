@@ -227,11 +227,13 @@ def _keys(loaded: LoadedConfig) -> Iterator[CheckFinding]:
     from dragoman_server.cli.keys.store import STORE_ERRORS, read_stored
 
     path, keys = settings.server.account_store_path, [*settings.client_keys]
-    is_file = settings.server.account_store == "sqlite" and path is not None and Path(path).is_file()
-    if settings.server.stored_keys and is_file:
-        with suppress(*STORE_ERRORS):  # _store_files() says what is wrong with it
+    in_file = settings.server.account_store == "sqlite"
+    if settings.server.stored_keys and in_file and path is not None and Path(path).is_file():
+        try:
             keys += read_stored(settings)
-    yield from key_findings(settings, keys)
+        except STORE_ERRORS:  # _store_files() says what is wrong with it
+            in_file = False
+    yield from key_findings(settings, keys, all_known=in_file)
 
 
 def _proxies(loaded: LoadedConfig) -> Iterator[CheckFinding]:

@@ -130,7 +130,7 @@ async def _examine_store(loaded: LoadedConfig, name: str, findings: list[CheckFi
                     stored = StoredKeys(store)
                     await stored.refresh()
                     keys = all_keys(loaded.settings, stored)
-                    known = set(key_findings(loaded.settings, loaded.settings.client_keys))
+                    known = set(key_findings(loaded.settings, loaded.settings.client_keys, all_known=False))
                     findings += [each for each in key_findings(loaded.settings, keys) if each not in known]
             except (AccountStoreError, UsageStoreError) as error:
                 failure = str(error)

@@ -155,7 +155,8 @@ def list_keys(config_file: str | None, as_json: bool) -> None:
         for line in [*_table("name", rows), *([""] if of_groups else []), *_table("group", of_groups)]:
             click.echo(line)
     if not rows:
-        click.echo("there are no client keys; dragoman keys add NAME --write makes one", err=True)
+        where = "--store" if loaded.settings.server.stored_keys else "--write"
+        click.echo(f"there are no client keys; dragoman keys add NAME {where} makes one", err=True)
     elif problem:
         click.echo(f"what keys have used is not known: {problem}", err=True)
 
