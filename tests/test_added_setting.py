@@ -3,8 +3,6 @@
 Copies of the core and of the page's generator get just these rows, and run in their own process.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

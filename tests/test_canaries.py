@@ -1,7 +1,5 @@
 """The search for secrets in outputs of tests finds them: see _support/canaries.py and conftest.py."""
 
-from __future__ import annotations
-
 import logging
 import sqlite3
 from contextlib import closing

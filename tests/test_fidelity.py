@@ -1,7 +1,5 @@
 """The fidelity matrix: no cell is a silent loss, every field and type has a row, and the page is current."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -8,8 +8,6 @@ A page is a script. What it returns is what its report says. All that is no page
 the browser a page's own name leads there, as it does after DNS rebinding.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import queue

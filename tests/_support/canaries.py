@@ -5,8 +5,6 @@ what their environment and their file have. It is looked for in the records of t
 application or from a process, in the output of processes and in the files of stores. conftest.py fails the test.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Iterable, MutableMapping

@@ -1,7 +1,5 @@
 """Requests for a Chat upstream, as its writer makes them, and parts of them for the tests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from core.passes import fit_and_write

@@ -1,7 +1,5 @@
 """A client's connection on a scripted byte stream."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Only the upstream is a fake. What the process holds is looked at every hour, so 
 cool-downs, budgets and configurations.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import time

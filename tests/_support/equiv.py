@@ -4,8 +4,6 @@ A difference is a path, and whether only one of the two has a value there. Spell
 for a list of one text, a message without its type) are made one before.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -8,8 +8,6 @@ each test draws new ones for that time instead. An input that fails is made smal
 called, so that it can become a row of the subject's own tests.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os

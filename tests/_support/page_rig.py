@@ -1,7 +1,5 @@
 """A gateway whose upstream does what the text of a request says, for tests of the page at /ui."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

@@ -4,8 +4,6 @@ It says how many tests are left, how many failed, and which files are running. A
 A log gets a line every ten seconds, and one for each test that fails.
 """
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Generator, Sequence

@@ -1,7 +1,5 @@
 """What the vendors' own SDKs know of their protocols: names of fields, types of blocks, items and events."""
 
-from __future__ import annotations
-
 import typing
 from collections.abc import Iterator
 from typing import Any

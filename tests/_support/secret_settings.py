@@ -1,7 +1,5 @@
 """Settings in which every secret that a configuration can hold is a canary, and all forms in which it may get out."""
 
-from __future__ import annotations
-
 import base64
 import html
 import json

@@ -1,7 +1,5 @@
 """Requests to the simulator, in each protocol's own form, and the turn that follows a response."""
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any

@@ -5,8 +5,6 @@ The upstream fails in all its ways, clients leave and misbehave in theirs, the s
 whole must get it or an error, within a time, and afterwards nothing is left.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import random

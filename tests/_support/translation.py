@@ -4,8 +4,6 @@ The client's request is made here by hand from what was recorded of the upstream
 more), so that the request side of the product does not influence what the oracle checks.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -10,8 +10,6 @@ Noise only adds to a duration, so the smallest of a few measurements is the figu
 happen in time, never bring it about. What does not depend on time is asserted outside of the block.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import TracebackType
 

@@ -6,8 +6,6 @@ await connect(app, stream).run()
 assert over.answer(stream.sent).frames == [(FIN | TEXT, b"hello")]
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ For each client that leaves it writes a line: the close code, or at the path /de
 that `send` has raised an OSError. Another kind of request gets a 200.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import ClassVar
 

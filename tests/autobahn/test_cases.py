@@ -7,8 +7,6 @@ They take ten minutes for each event loop. wstest, of autobahntestsuite, needs P
 WSTEST is its command, if it is not called wstest.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

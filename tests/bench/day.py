@@ -3,8 +3,6 @@
 The parts are in tests/_support/day.py; tests/server/gateway/test_day.py looks at what clients get.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import subprocess

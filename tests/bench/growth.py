@@ -5,8 +5,6 @@ the largest size, and for each the exponent of a fit over all sizes: 0 is a cost
 that is in proportion to it. Work without calls shows only in the time. tests/test_growth.py holds the calls.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys

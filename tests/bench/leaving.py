@@ -5,8 +5,6 @@ is none, with the gateway's line in its log. The gateway has its own core where 
 measured is not the waiting for those who measure. Exit code 1 when a client's leaving took longer than promised.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import os

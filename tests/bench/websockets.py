@@ -4,8 +4,6 @@ A table for each backend, of the process of an application that only sends back 
 permessage-deflate.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """A gateway with requests of each kind, and a real Chromium that has its page open."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

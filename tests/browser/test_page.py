@@ -3,8 +3,6 @@
 After each test the console of the page has nothing: no error, no exception, no violation of its policy.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """Pictures of each view, light and dark, narrow and wide, for the documentation and for people to look at."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

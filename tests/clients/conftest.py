@@ -5,8 +5,6 @@ clients have the smoke of test_smoke.py, and what is about leaving and waiting: 
 sdk_clients/processes.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache

@@ -1,7 +1,5 @@
 """The vendors' own clients for clouds, and botocore, at a gateway with keys: each as it is made for its cloud."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing

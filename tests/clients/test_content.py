@@ -1,7 +1,5 @@
 """Typed responses, images, refusals and early ends through the official SDKs, over all pairs of protocols."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import openai

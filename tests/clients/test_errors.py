@@ -1,7 +1,5 @@
 """Errors: each SDK raises its own class, whatever the protocol of the upstream is."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import anthropic

@@ -3,8 +3,6 @@
 The simulator, a separate process, reports when it saw the abort; the gateway reports nothing.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The lists of models, as the vendors' SDKs read them, of a gateway whose upstreams list theirs over HTTP."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The other endpoints, by way of a gateway to a scripted upstream: clients that leave, and memory."""
 
-from __future__ import annotations
-
 import re
 import select
 import socket

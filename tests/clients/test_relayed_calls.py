@@ -3,8 +3,6 @@
 Those that are no development tools are in .clients; a missing one is skipped, with the line that installs it.
 """
 
-from __future__ import annotations
-
 import email
 import email.policy
 import json

@@ -3,8 +3,6 @@
 Every byte passes two real sockets: SDK to gateway, gateway to simulator.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

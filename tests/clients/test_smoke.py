@@ -1,7 +1,5 @@
 """The other event loops and the async clients, over some pairs; all pairs on one loop are in the other files."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -4,8 +4,6 @@ The gateway has two workers that share one file, so a conversation goes on where
 Behind it is another gateway, which stands in for an upstream that counts tokens itself.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

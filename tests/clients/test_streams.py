@@ -1,7 +1,5 @@
 """Many streams at once, slow and silent ones, and an alias."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 

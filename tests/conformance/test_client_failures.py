@@ -5,8 +5,6 @@ A client breaks when it gives up, retries without end, or hangs. All that was se
 against a provider that sent such streams, is among the broken streams of `test_oracle.py`.
 """
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from typing import Any

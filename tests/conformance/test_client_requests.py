@@ -5,8 +5,6 @@ vendors' own hosts, too. Here is what must hold whatever it becomes: no value is
 are equal, only the model's name may change.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from functools import partial

@@ -4,8 +4,6 @@ An upstream of another protocol calls the client's own tools by the names in its
 calls as its own vendor would have sent them, and its next request must be translated.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

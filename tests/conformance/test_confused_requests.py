@@ -4,8 +4,6 @@ A client's request may be any JSON. The commonest error is to hash or to join a 
 upstreams take turns, so that each of them gets some of the wrong values of every member.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import cycle
 from typing import Any

@@ -6,8 +6,6 @@ A refusal with a path is not silent either. Other values have no meaning alone: 
 them, with reasons.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import partial

@@ -5,8 +5,6 @@ response or stream. Between different protocols each of them is in the ledger un
 a value that is kept whole; a null is ignored.
 """
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The comparison of requests: equal documents have no difference, and others have one."""
 
-from __future__ import annotations
-
 import pytest
 from equiv import EquivalentRequests, differences, translated
 from oracle import CHAT, MESSAGES, RESPONSES

@@ -4,8 +4,6 @@ For any legal events of an upstream's reader, each client must get a stream that
 same meaning.
 """
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Bookkeeping that hosts add to responses is no loss; an unknown member is one, with its path."""
 
-from __future__ import annotations
-
 import copy
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """The laws that hold for every pair of protocols (tests/_support/laws/pairs.py), over hand-written responses."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

@@ -2,8 +2,6 @@
 as far as the vendors' types catch it; tests/sansio/lint has rows about order and framing. See core/rows.py.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -5,8 +5,6 @@ A row of `PAIRS` is what an upstream said, what a client received, and the probl
 
 # ruff: noqa: E501 -- the tables are read by row
 
-from __future__ import annotations
-
 import copy
 import json
 from typing import Any

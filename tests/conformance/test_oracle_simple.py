@@ -1,7 +1,5 @@
 """The oracle for the simple API: good responses pass, and each rule has a broken one that it must catch."""
 
-from __future__ import annotations
-
 import pytest
 from oracle import (
     SIMPLE,

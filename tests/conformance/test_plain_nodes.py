@@ -1,7 +1,5 @@
 """A reader that says of no message and no result that it is plain leads to the same request, with the same losses."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -5,8 +5,6 @@ move by design, and say nothing to the model: without them the bytes are the sam
 keeps the rules of the upstream's vendor.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from typing import Any

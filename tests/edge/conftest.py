@@ -1,7 +1,5 @@
 """Attacks and errors at the edge, each against real `dragoman serve` processes. The rig is _support/edge.py."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

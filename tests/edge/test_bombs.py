@@ -1,7 +1,5 @@
 """An upstream that compresses: a body that decompresses to gigabytes delays no other request and ends with an error."""
 
-from __future__ import annotations
-
 import signal
 import socket
 import sys

@@ -2,8 +2,6 @@
 own name can neither spend nor read; one of this machine works as documented.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

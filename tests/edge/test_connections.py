@@ -1,7 +1,5 @@
 """Connections at the edge: one client cannot disturb the others, and all its resources are freed."""
 
-from __future__ import annotations
-
 import contextlib
 import resource
 import socket

@@ -3,8 +3,6 @@
 They cost a bounded number of bytes, delay only their own upstream, and are disconnected in time.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import time

@@ -6,8 +6,6 @@ stream the connection goes on: it acknowledges a ping.
 
 # ruff: noqa: E501 -- the tables are read by row
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """A client that leaves closes its upstream at once, wherever its request is and however it leaves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

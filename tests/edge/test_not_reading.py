@@ -1,7 +1,5 @@
 """A client of HTTP/1.1 that reads nothing of its response: its cost, its effect on others, and its timeout."""
 
-from __future__ import annotations
-
 import select
 import signal
 import socket

@@ -1,7 +1,5 @@
 """Only its path decides where a request goes and if it needs a key: no spelling and no header changes that."""
 
-from __future__ import annotations
-
 import http.client
 from collections.abc import Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 All ways out and all secrets: tests/server/gateway/test_secrets.py.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -3,8 +3,6 @@
 Minutes of the first and ten thousands of the second are for `make soak`.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

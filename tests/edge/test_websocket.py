@@ -1,7 +1,5 @@
 """WebSockets on real sockets, with an application that sends back what it receives (websocket_echo.py)."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket

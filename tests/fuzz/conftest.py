@@ -1,7 +1,5 @@
 """A gateway process on each backend, with TLS, that all the tests which send bytes to one share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

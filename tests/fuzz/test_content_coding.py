@@ -2,8 +2,6 @@
 same however they are cut, and of a body that is whole exactly what was compressed.
 """
 
-from __future__ import annotations
-
 import gzip
 import sys
 import zlib

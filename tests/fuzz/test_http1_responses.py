@@ -2,8 +2,6 @@
 what h11 refuses, the transport refuses; and how the bytes are cut does not show.
 """
 
-from __future__ import annotations
-
 import h11
 from fuzz import chunks, cut_places, cuts, damage, fuzz
 from hypothesis import strategies as st

@@ -2,8 +2,6 @@
 traceback and keeps no descriptor.
 """
 
-from __future__ import annotations
-
 import pytest
 from edge import CHAT_PATH, chat, post
 from fuzz import chunks, cut_places, cuts, damage, mutated_json, run

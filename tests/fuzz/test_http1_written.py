@@ -2,8 +2,6 @@
 connection goes on after a response only where h11 would let it.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any
 

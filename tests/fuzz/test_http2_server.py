@@ -2,8 +2,6 @@
 traceback and keeps no descriptor.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -2,8 +2,6 @@
 the protocol's own error where the response did not end, else nothing; and however the bytes are cut it is the same.
 """
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -2,8 +2,6 @@
 that says where, and no other exception; and it takes a time that grows with the size alone.
 """
 
-from __future__ import annotations
-
 import time
 
 from fuzz import fuzz, mutated_json

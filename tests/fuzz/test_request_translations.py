@@ -2,8 +2,6 @@
 a place, and a value that nobody knows is in what comes out, or its place is in the ledger.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

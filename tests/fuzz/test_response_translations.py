@@ -2,8 +2,6 @@
 takes, with exactly one legal end; and for a whole response it gets a whole one, or there is an error.
 """
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -2,8 +2,6 @@
 and holds no more of an unfinished one than its limit.
 """
 
-from __future__ import annotations
-
 from fuzz import change_frames, chunks, cut_places, cuts, damage, frame_steps, frames_of, fuzz, streams
 from hypothesis import strategies as st
 from oracle.frames import LINE_END, lenient_frames

@@ -2,8 +2,6 @@
 one of Ended or Failed, or a RemoteProtocolError ends them; never another exception, however the bytes are cut.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from fuzz import chunks, cut_places, fuzz, mutated_streams, streams

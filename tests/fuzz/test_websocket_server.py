@@ -2,8 +2,6 @@
 what is sent are whole frames with nothing behind a Close, and there is no internal error.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 

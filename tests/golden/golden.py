@@ -29,8 +29,6 @@ Ids and times are arguments. All that this file uses of the product is in the pa
 when names change.
 """
 
-from __future__ import annotations
-
 import difflib
 import hashlib
 import json

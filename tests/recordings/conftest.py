@@ -4,8 +4,6 @@ A run ends with figures per pair of upstream and client: how many recordings rea
 many as the error that they are or have to become, and how many did neither.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from functools import cache

@@ -1,7 +1,5 @@
 """Nothing that was recorded is silently lost: see tests/conformance/test_conservation.py."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fields that nobody knows, put into what was recorded: see tests/conformance/test_conservation_unknown.py."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -3,8 +3,6 @@
 The explanations are the rows of docs/equivalents.md. No difference is without one, and none is without a difference.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The estimate comes near to what providers counted."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The laws that hold for every pair of protocols (tests/_support/laws/pairs.py), over the recordings."""
 
-from __future__ import annotations
-
 import corpus
 import pytest
 from laws.pairs import LAWS, Law, Source

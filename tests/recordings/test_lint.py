@@ -6,8 +6,6 @@ reasons say what they did. A row is for one recording, or for all that break a r
 
 # ruff: noqa: E501 -- the tables are read by row
 
-from __future__ import annotations
-
 import corpus
 import pytest
 

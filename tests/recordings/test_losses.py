@@ -4,8 +4,6 @@ Each response goes to clients of both other protocols. What is recorded, by code
 the reason why it is a loss, and everything in the list is recorded somewhere.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterator

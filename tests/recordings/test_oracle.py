@@ -1,7 +1,5 @@
 """The oracle over the recordings: the vendors' own streams pass, and each stream means something."""
 
-from __future__ import annotations
-
 import re
 
 import corpus

@@ -1,7 +1,5 @@
 """Recorded requests that are read and written again for an upstream of the same protocol."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

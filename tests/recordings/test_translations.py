@@ -3,8 +3,6 @@
 Streams go through the laws, test_laws.py.
 """
 
-from __future__ import annotations
-
 import corpus
 import pytest
 from oracle import (

@@ -1,7 +1,5 @@
 """Waits for changes: they end together, at any number, and leave nothing if they are cancelled."""
 
-from __future__ import annotations
-
 import anyio
 import pytest
 from virtual_time import VIRTUAL_BACKENDS

@@ -1,7 +1,5 @@
 """What a real client receives: an upstream's stream, translated for a recorded request of the client."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from failures.translate import WIDE, Received, receive

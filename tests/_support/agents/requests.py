@@ -6,8 +6,6 @@ third request of a task, Claude Code and Codex one in the middle of their work. 
 with a current model, and a compatible Chat server with default capabilities.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a request document has of the client's objects, for comparing documents."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Requests to an upstream of the same protocol."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

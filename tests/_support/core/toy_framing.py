@@ -1,7 +1,5 @@
 """A framing that no protocol has: length, name of the event, and data of each message; an empty one at the end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from dragoman import RemoteProtocolError

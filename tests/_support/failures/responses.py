@@ -3,8 +3,6 @@
 The streams are as the vendors send them.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Each function gets a request body and returns its problems; none is a pass. Nothing of the product is used.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

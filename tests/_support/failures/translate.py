@@ -3,8 +3,6 @@
 `receive` feeds a stream in chunks of several sizes and requires the same legal bytes each time.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What an upstream was sent of a conversation, read back from the request."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from oracle import CHAT, RESPONSES

@@ -1,7 +1,5 @@
 """Responses that do not stream, of the blocks in failures/responses.py."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from failures.responses import (

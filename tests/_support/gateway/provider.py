@@ -7,8 +7,6 @@ pool.attempted == ["a", "b"]
 The provider distinguishes accounts by the key of a request. Time is virtual, for the pool too.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """How providers say that something is wrong, in their own forms, and what each of them has to mean for a pool."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple

@@ -6,8 +6,6 @@ gateway.sent[-1].body
 gateway.clock.now += 30
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

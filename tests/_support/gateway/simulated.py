@@ -1,7 +1,5 @@
 """An application whose upstreams are all the simulator, and which remembers what it sent to them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager

@@ -4,8 +4,6 @@ All upstreams are the simulator: it repeats the user's last text, and counts the
 tokens, which shows how much arrived.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

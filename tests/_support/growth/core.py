@@ -1,7 +1,5 @@
 """Dimensions of the core: events of responses, and messages of requests, for each pair of protocols."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 

@@ -5,8 +5,6 @@ and takes its CPU time. Counts are the same on every machine and in every run; a
 time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import inspect

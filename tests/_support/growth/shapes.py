@@ -6,8 +6,6 @@ A place of a fixture is a dimension: its array gets copies of an element, its ob
 characters, and a stream more events. The CPU time for an input of twice the size is about twice as long.
 """
 
-from __future__ import annotations
-
 import copy
 import gc
 import json

@@ -1,7 +1,5 @@
 """The clients of the laws, by the oracle's names: each protocol, and each kind of stream of the simple API."""
 
-from __future__ import annotations
-
 from dragoman import PROTOCOLS
 from dragoman.codec import Endpoint, ProtocolSpec
 

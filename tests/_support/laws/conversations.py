@@ -6,8 +6,6 @@ missing, late or doubled, ids that come again or are too long, reasoning with an
 between, blank texts, and cache marks that move with the end.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from itertools import pairwise

@@ -4,8 +4,6 @@
 frames are numbers, and each stands for the events of that number.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 Each row is one member of a whole response: where it stands, and a value as its host sends it.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

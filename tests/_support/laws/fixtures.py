@@ -5,8 +5,6 @@ protocol translates or drops; the others are small and have all that some upstre
 Numbers differ from their defaults, so that a lost one is found.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import golden

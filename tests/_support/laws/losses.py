@@ -1,7 +1,5 @@
 """Search for silent losses of a translation: one value at a time is changed, and the output must change."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

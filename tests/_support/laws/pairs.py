@@ -4,8 +4,6 @@ A response is the same for any chunking, streamed or whole, and each time; writt
 meaning; a truncated stream is never a success; and signed reasoning comes back to its vendor unchanged.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -4,8 +4,6 @@ A leaf is named by its JSON Pointer. Its pattern is the pointer with the type of
 its number, so that a large recorded document is tried once for each kind of place and not for each place.
 """
 
-from __future__ import annotations
-
 import copy
 from base64 import b64encode
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Translations for the law of conservation: what comes out, and the places that the ledger names."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import count

@@ -4,8 +4,6 @@ Written only from the protocols' rules, as a plain client: it uses nothing of th
 opaque.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Unknown fields, put into any objects of a document by Hypothesis, and which of them the ledger lacks."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

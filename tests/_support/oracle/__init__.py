@@ -6,8 +6,6 @@ a pass. Protocols go by name: "openai_chat", "anthropic_messages", "openai_respo
 and for clients "simple_chat/chat/stream" and "simple_chat/chat/sse" as well.
 """
 
-from __future__ import annotations
-
 from dragoman import lint
 from oracle import meaning_chat, meaning_gemini, meaning_messages, meaning_responses, simple
 from oracle.compare import compare

@@ -5,8 +5,6 @@ A change is an operation on the list of payloads, so a row of a table is a chang
 
 # ruff: noqa: E501 -- the tables are read by row
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

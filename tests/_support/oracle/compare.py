@@ -6,8 +6,6 @@ calls as a list. What a provider ran by itself may be absent from another protoc
 never look like a success.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import fields, replace

@@ -1,7 +1,5 @@
 """HTTP error responses: they have the client's form and keep the upstream's message."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

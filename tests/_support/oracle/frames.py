@@ -5,8 +5,6 @@
 and forgives a last frame without its blank line if its data is whole JSON, as several servers end that way.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ with an index used again for a new id, roles and names in every delta, usage any
 inside a normal chunk, no finish_reason, no [DONE].
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from oracle.frames import as_object, lenient_frames

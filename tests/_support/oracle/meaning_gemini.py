@@ -4,8 +4,6 @@ Taken as given: heartbeats, candidates without an index, ids or role, calls in a
 arguments in pieces, and the bare form of an error.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -5,8 +5,6 @@ field by field; everything after `message_stop` is nothing; a missing `message_s
 stop_reason came.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -4,8 +4,6 @@ Items are built from their deltas; `done` events and the final response fill wha
 event decides how the turn ended.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from oracle.frames import as_object, lenient_frames

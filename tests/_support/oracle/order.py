@@ -4,8 +4,6 @@
 well, see `oracle.types`.
 """
 
-from __future__ import annotations
-
 from dragoman import lint
 
 # Rules about the shapes of values, which `oracle.types` has from the vendors.

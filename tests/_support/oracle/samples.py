@@ -3,8 +3,6 @@
 Each function gives fresh payloads (dicts, or a bare string such as [DONE]); `render` makes the bytes.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -4,8 +4,6 @@ There is no SDK, so the shapes are written down here: members in this order, non
 lines of JSON or server-sent events; both number their chunks, and both say in their own way that they are over.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from oracle.frames import Frame, as_object, lenient_frames, strict_frames, strict_json

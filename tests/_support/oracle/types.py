@@ -7,8 +7,6 @@ fields the SDK does not know (`EXTENSIONS` lists the ones that are accepted by c
 `path: what`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from functools import cache

@@ -5,8 +5,6 @@ A row is a call in the SDK's language, the request that reaches the upstream (""
 
 # ruff: noqa: E501 -- the tables are read by row
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -4,8 +4,6 @@ The simulator is named four times, once for each protocol, so every pair of prot
 the model's name alone: `chat/echo`, `messages/echo`, `responses/echo`, `gemini/echo`.
 """
 
-from __future__ import annotations
-
 import http.client
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Every row of the list of failures has a test or a row of one that is named after it, or a reason against one."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from functools import cache

@@ -4,8 +4,6 @@ They lie beside the repository (or where DRAGOMAN_SHARED points) and are no part
 folder read them. Everything here yields nothing where they are absent.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

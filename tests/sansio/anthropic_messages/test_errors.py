@@ -1,7 +1,5 @@
 """Error bodies, read and written."""
 
-from __future__ import annotations
-
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.json import decode
 from dragoman.protocols.anthropic_messages import SPEC

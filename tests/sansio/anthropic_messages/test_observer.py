@@ -1,7 +1,5 @@
 """The observer of a relayed stream."""
 
-from __future__ import annotations
-
 from dragoman._ir.request import Request
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman.codec import ResponseContext

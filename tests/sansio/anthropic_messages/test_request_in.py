@@ -1,7 +1,5 @@
 """Bodies of clients, read into the neutral request."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

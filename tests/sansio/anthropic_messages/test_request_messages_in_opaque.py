@@ -1,7 +1,5 @@
 """Blocks without a neutral form, which are kept whole: their rows in request_in.txt name each type of the protocol."""
 
-from __future__ import annotations
-
 from core import rows
 from core.same_protocol import read_same_protocol
 

@@ -1,7 +1,5 @@
 """Shortcuts that write the same turns as the general way."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """The headers of a request for an upstream."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

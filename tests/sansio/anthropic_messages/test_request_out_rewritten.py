@@ -1,7 +1,5 @@
 """Messages requests that a pass has changed, written for a Messages upstream: all else stays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """The responses of response_out.txt as the vendor's own SDK reads them, and as they come back in requests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

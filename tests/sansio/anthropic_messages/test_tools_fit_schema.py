@@ -1,7 +1,5 @@
 """JSON Schemas as structured output takes them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

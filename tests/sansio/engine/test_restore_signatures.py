@@ -1,7 +1,5 @@
 """Requests that are relayed with signatures in them that were wrapped for clients of another protocol."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What rows do not say: signatures in bodies that are relayed, endpoints, arrays, and the ends of failed streams."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """What a context window leaves for the output behind a prompt."""
 
-from __future__ import annotations
-
 import pytest
 
 from dragoman.codec import Capabilities

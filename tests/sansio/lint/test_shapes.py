@@ -2,8 +2,6 @@
 
 # ruff: noqa: E501 -- the tables are read by row
 
-from __future__ import annotations
-
 from types import NoneType
 from typing import Any, get_args
 

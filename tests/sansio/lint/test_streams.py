@@ -5,8 +5,6 @@ A broken stream is a good one with one change: see core/rows.py.
 
 # ruff: noqa: E501 -- the tables are read by row
 
-from __future__ import annotations
-
 import copy
 import json
 import re

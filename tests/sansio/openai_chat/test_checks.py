@@ -1,7 +1,5 @@
 """Annotations of the history: citations of its texts, or members of its messages."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

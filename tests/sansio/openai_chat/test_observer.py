@@ -1,7 +1,5 @@
 """The observer of a relayed stream: its usage, end and error."""
 
-from __future__ import annotations
-
 import msgspec
 
 from dragoman._ir.request import Request

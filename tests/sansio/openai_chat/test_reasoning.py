@@ -1,7 +1,5 @@
 """Earlier reasoning: what clients send back, and what is sent to upstreams."""
 
-from __future__ import annotations
-
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Reasoning, Request

@@ -1,7 +1,5 @@
 """Blocks of reasoning come back at their positions between the texts and calls of a turn."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

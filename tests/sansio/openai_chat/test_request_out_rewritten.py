@@ -1,7 +1,5 @@
 """Chat requests that a pass has changed, written for a Chat upstream: all else stays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """The responses of response_out.txt as the types and the accumulator of the official SDK read them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx2

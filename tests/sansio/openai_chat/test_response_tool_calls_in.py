@@ -1,7 +1,5 @@
 """Tool calls of a response, from the fragments of all kinds of servers (their rows are in response_in.txt)."""
 
-from __future__ import annotations
-
 from dragoman._ir.events import ToolKind
 from dragoman.protocols.openai_chat.response_tool_calls_in import StreamedCall
 

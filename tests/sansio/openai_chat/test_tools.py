@@ -1,7 +1,5 @@
 """Tools and the choice among them: read, and written for upstreams."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

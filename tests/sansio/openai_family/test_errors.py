@@ -1,7 +1,5 @@
 """Errors of OpenAI's protocols are read from any body, and written in the official form."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 import msgspec

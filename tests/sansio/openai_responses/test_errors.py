@@ -1,7 +1,5 @@
 """Errors within Responses: `response.error` and the `error` event."""
 
-from __future__ import annotations
-
 import pytest
 from openai.types.responses import ResponseError, ResponseErrorEvent
 

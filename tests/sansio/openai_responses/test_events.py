@@ -1,7 +1,5 @@
 """The events of a stored response: numbered without a gap, and about it, whatever the upstream's stream says."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

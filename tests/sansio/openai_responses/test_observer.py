@@ -1,7 +1,5 @@
 """A relayed Responses stream: its usage, its end and its failures."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

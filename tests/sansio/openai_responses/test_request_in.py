@@ -1,7 +1,5 @@
 """Bodies of Responses requests: their settings, their repairs and their errors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

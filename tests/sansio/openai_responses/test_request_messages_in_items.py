@@ -1,7 +1,5 @@
 """Input items other than messages, calls and results: their meaning for other protocols, and their way back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Responses requests that a pass has changed, written for a Responses upstream: all else stays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Hosted calls in a client's input: a text for other protocols (request_in.txt), and themselves for their own."""
 
-from __future__ import annotations
-
 from core.passes import pass_context
 from core.rows import TESTS, rows_of
 from core.same_protocol import read_same_protocol

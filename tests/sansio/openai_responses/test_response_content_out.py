@@ -1,7 +1,5 @@
 """The responses of response_out.txt as others read them: the SDK, the Open Responses specification, our own reader."""
 
-from __future__ import annotations
-
 import re
 
 from core.rows import responses_of

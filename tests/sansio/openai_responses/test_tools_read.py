@@ -1,7 +1,5 @@
 """Tools and tool choices in a Responses request."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

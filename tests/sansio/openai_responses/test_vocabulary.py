@@ -3,8 +3,6 @@
 A type that a later SDK adds fails these tests until it has a row.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Errors in the form of the simple API: status, object, and both forms of a stream."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Names and phases of messages: dropped where the upstream lacks them, and phases put back that a client carried."""
 
-from __future__ import annotations
-
 import pytest
 from core.passes import pass_context
 from core.toy_protocol import toy

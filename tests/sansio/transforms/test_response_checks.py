@@ -1,7 +1,5 @@
 """Checks of a response against the request: violations are recorded at its end, and nothing is held back or changed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

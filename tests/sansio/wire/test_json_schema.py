@@ -1,7 +1,5 @@
 """Validation of values by a JSON Schema: a table of keywords, undecided cases, and the bounds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

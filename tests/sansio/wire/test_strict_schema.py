@@ -1,7 +1,5 @@
 """Which schemas OpenAI takes as strict."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -2,8 +2,6 @@
 
 # ruff: noqa: E501 -- the tables are read by row
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The feed at /admin/events: the life of a request, resuming, filters, slow readers, and how a reader ends."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """A reader at one of two workers, of which one is killed and then the other: the reader gets what the rest does."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

@@ -5,8 +5,6 @@ The interpreter itself reports each address that is looked up and each connectio
 below or beside the gateway's own client is left out.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The upstream repeats all that it can have received, in all forms; what clients a
 that has none of it. Real processes: tests/edge/test_secrets.py.
 """
 
-from __future__ import annotations
-
 import base64
 import glob
 import io

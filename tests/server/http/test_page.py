@@ -2,8 +2,6 @@
 
 # ruff: noqa: ASYNC240 -- the files are small and local
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

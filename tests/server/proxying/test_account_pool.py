@@ -3,8 +3,6 @@
 The effects of each error are in test_error_effects.py, parallel attempts in test_hedging.py.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

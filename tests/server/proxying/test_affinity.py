@@ -1,7 +1,5 @@
 """Which requests are one conversation: by the session that a client names, else by its beginning."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -3,8 +3,6 @@
 Time is virtual. The upstream keeps its connection open after the end, as many do for a moment.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import anyio

@@ -1,7 +1,5 @@
 """At level debug the log has what was decided for a request: route, plan, capabilities, losses, accounts, failures."""
 
-from __future__ import annotations
-
 import io
 import logging
 from typing import Any

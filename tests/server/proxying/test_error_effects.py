@@ -4,8 +4,6 @@ A provider with two accounts fails with the first in every known way of vendors:
 a body with status 200, and on the wire. All protocols of clients and of providers, streaming and not.
 """
 
-from __future__ import annotations
-
 import json
 
 import anyio

@@ -1,7 +1,5 @@
 """A second account beside the first, when that one is silent for a time: the first content counts."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Threads of Messages, whose history a server stores: refused for upstreams without them, so the SDK sends it all."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The order of a response's bytes on their way to its client, and how far a reader may be ahead. Time is virtual."""
 
-from __future__ import annotations
-
 import anyio
 import pytest
 from virtual_time import VIRTUAL_BACKENDS

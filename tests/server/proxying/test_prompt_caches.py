@@ -5,8 +5,6 @@ so that others have to go on; then a second upstream, of another protocol, takes
 may continue a stored response: it sends only what is new, and the gateway inserts the rest.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

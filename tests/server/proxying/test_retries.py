@@ -2,8 +2,6 @@
 
 # ruff: noqa: E501 -- the tables are read by row
 
-from __future__ import annotations
-
 import random
 import re
 from typing import Any

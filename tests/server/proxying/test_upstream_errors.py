@@ -2,8 +2,6 @@
 
 # ruff: noqa: E501 -- the tables are read by row
 
-from __future__ import annotations
-
 from typing import Any
 
 import anthropic as sdk_anthropic

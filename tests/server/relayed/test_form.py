@@ -1,7 +1,5 @@
 """Forms: the model is found and replaced wherever it is and however the form is cut; what is ambiguous is refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from dragoman import RemoteProtocolError

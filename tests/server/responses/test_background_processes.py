@@ -1,7 +1,5 @@
 """Responses in the background at real gateways that share a store: one is killed, and each cancels the other's."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import signal

@@ -1,7 +1,5 @@
 """Accepting in this process, on real sockets: handshakes, and connections beyond the limit."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import socket

@@ -5,8 +5,6 @@ bounds are a few above what is needed today; docs/performance.md says where the 
 has put something into the path of every event or request: move it out, or argue for the new bound.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import inspect

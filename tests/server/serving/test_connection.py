@@ -1,7 +1,5 @@
 """One client connection on a scripted byte stream, in virtual time, on both kinds of event loop."""
 
-from __future__ import annotations
-
 import logging
 import math
 import re

@@ -3,8 +3,6 @@
 Each path is taken by a few requests in a running server, with the collector off; then the collector finds nothing.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import itertools

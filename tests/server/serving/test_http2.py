@@ -1,7 +1,5 @@
 """HTTP/2 on one connection: frames in, frames out, with a scripted application, in virtual time."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable

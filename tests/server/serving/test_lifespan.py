@@ -1,7 +1,5 @@
 """The application's start and end, in virtual time, on both kinds of event loop."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

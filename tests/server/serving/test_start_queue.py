@@ -1,7 +1,5 @@
 """A burst of requests: a few begin in each turn of the event loop, in their order, and no other task waits for all."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A WebSocket on one connection, over HTTP/1.1 and HTTP/2, with a scripted client and application, in virtual time."""
 
-from __future__ import annotations
-
 import logging
 import zlib
 from collections.abc import Awaitable, Callable

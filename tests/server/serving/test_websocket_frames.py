@@ -1,7 +1,5 @@
 """Frames of a WebSocket, in and out: any cut gives the same messages, wsproto agrees, and nothing is unbounded."""
 
-from __future__ import annotations
-
 import tracemalloc
 import zlib
 from collections.abc import Sequence

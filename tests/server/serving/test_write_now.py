@@ -1,7 +1,5 @@
 """Pieces of a chunked response go past ASGI to the connection, and are the same bytes. Time is virtual."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 

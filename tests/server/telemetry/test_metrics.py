@@ -1,7 +1,5 @@
 """What /metrics has after requests of each kind, who may read it, and that labels stay few."""
 
-from __future__ import annotations
-
 import errno
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The SDK of OpenTelemetry is set up by its own variables, and a collector that hangs does not hold up a stop."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from typing import Any

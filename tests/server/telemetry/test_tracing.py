@@ -1,7 +1,5 @@
 """Spans and histograms of requests and attempts, with the names of the conventions, and no word of a body."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field

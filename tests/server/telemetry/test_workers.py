@@ -1,7 +1,5 @@
 """Several worker processes on one address count together, and are seen one by one where that matters."""
 
-from __future__ import annotations
-
 import fcntl
 import http.client
 import json

@@ -3,8 +3,6 @@
 REQUESTS=10000 sends as many; `make test` sends few.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import os
