@@ -58,6 +58,15 @@ def fit_call_id(call_id: str, limits: ToolLimits, form: str = "any") -> str:
     return _shorten(clean, call_id, limit)
 
 
+def fits_call_ids(ids: list[str], limits: ToolLimits, form: str) -> bool:
+    """True if `fit_call_id` changes none of some ids."""
+    if form == "alnum9":
+        return all(map(_ALNUM9.fullmatch, ids))
+    if max(map(len, ids), default=0) > (limits.max_call_id or _LONG_ID):
+        return False
+    return not (limits.call_id_chars and _FORBIDDEN.search("".join(ids)))
+
+
 def _to_alnum9(text: str) -> str:
     """Return nine letters and digits for a text: 36 ** 9 are enough to keep the calls of a conversation distinct."""
     import hashlib  # see _shorten

@@ -7,26 +7,31 @@ So readers and writers need no other protocol's limits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from operator import attrgetter, is_
-from typing import Any
 
 import msgspec
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger
 from dragoman._ir.native import changed, unknown_members
-from dragoman._ir.request import Part, Request, ToolCall, ToolResult, map_parts
+from dragoman._ir.request import Request, ToolCall, ToolResult, map_parts
 from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, McpServer, Tool, ToolChoice, ToolRef
 from dragoman._ir.undo import ToolOrigin
 from dragoman._transforms.freeform import custom_tool_as_function, wrap_input
 from dragoman._transforms.pass_context import PassContext
-from dragoman._transforms.tool_names_and_ids import fit_call_id, fit_name, fits_names, hashed_name
+from dragoman._transforms.tool_names_and_ids import (
+    fit_call_id,
+    fit_name,
+    fits_call_ids,
+    fits_names,
+    hashed_name,
+)
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json_schema import inline_references
 
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 _name, _namespace = attrgetter("name"), attrgetter("namespace")
+_full_name, _call_id = attrgetter("namespace", "name"), attrgetter("call_id")
 
 
 def fit_tools(request: Request, context: PassContext) -> Request:
@@ -45,13 +50,10 @@ def fit_tools(request: Request, context: PassContext) -> Request:
     tools = request.tools
     if tools and not fitter.accepts(tools):
         tools = tuple([fitter.tool(tool) for tool in tools])
-    changes: dict[type[Part], Callable[[Any], Part]] = {ToolCall: fitter.call, ToolResult: fitter.result}
-    # A flat walk finds that nothing changes, as nearly always, in half the time of map_parts().
-    for part in () if contents.kinds.isdisjoint(changes) else contents.parts:
-        change = changes.get(type(part))
-        if change is not None and change(part) is not part:
-            request = map_parts(request, changes)
-            break
+    calls = [part for part in contents.parts if type(part) is ToolCall]
+    results = [part for part in contents.parts if type(part) is ToolResult]
+    if not fitter.accepts_calls(calls, results):
+        request = map_parts(request, {ToolCall: fitter.call, ToolResult: fitter.result})
     choice = request.tool_choice
     if choice is not None and fitter.origins:
         choice = fitter.choice(choice)
@@ -182,6 +184,20 @@ class _ToolFitter:
             return False
         self._sent_names.update(sent_names)
         self._used_names.update(sent_names)
+        return True
+
+    def accepts_calls(self, calls: list[ToolCall], results: list[ToolResult]) -> bool:
+        """True if all calls and results stay as they are, as nearly always."""
+        parts: list[ToolCall | ToolResult] = [*calls, *results]
+        ids: list[str] = list(map(_call_id, parts))
+        if self._functions or not fits_call_ids(ids, self._limits, self._call_id_form):
+            return False
+        if not self._custom and [part for part in parts if part.kind is _CUSTOM]:
+            return False
+        for namespace, name in dict.fromkeys(map(_full_name, calls)):
+            if self._name(name, namespace) != (name, namespace):
+                return False
+        self.sent_ids = dict(zip(ids, ids, strict=True))
         return True
 
     def tool(self, tool: Tool) -> Tool:
