@@ -2,7 +2,7 @@
 
 All vendors refuse a conversation in which calls and results do not pair. So one pass ensures that every call id
 is used once, that the results of a turn's calls follow it directly, and that each call has one. Nearly every history
-needs no repair, and one walk finds that out; only the others are rebuilt. Each repair is recorded as a loss.
+needs no repair, which `find_contents` says; only the others are rebuilt. Each repair is recorded as a loss.
 
 The errors (read 2026-11-22): "tool_use ids were found without tool_result blocks immediately after"
 (OpenHands/OpenHands#7512); "messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
@@ -30,10 +30,9 @@ _CONTINUE = "Continue your last message from exactly where it ends, without repe
 
 def repair_history(request: Request, context: PassContext) -> Request:
     """Return the request with a history that every upstream accepts, unchanged if it has one."""
-    messages = request.messages
-    if _is_valid(messages):
+    if context.contents.is_paired:
         return request
-    return msgspec.structs.replace(request, messages=_HistoryRepair(context.ledger).repair(messages))
+    return msgspec.structs.replace(request, messages=_HistoryRepair(context.ledger).repair(request.messages))
 
 
 def add_user_turns(request: Request, context: PassContext) -> Request:
@@ -61,34 +60,6 @@ def add_user_turns(request: Request, context: PassContext) -> Request:
 
 def _user_turn(text: str, path: str) -> Message:
     return Message("user", (Text(text, path=path),), path)
-
-
-def _is_valid(messages: tuple[Message, ...]) -> bool:
-    """True if the history needs no repair."""
-    seen: set[str] = set()
-    waiting: set[str] = set()  # calls without a result yet
-    answering = False  # the first result has come
-    for message in messages:
-        if message.plain and not waiting:
-            continue  # as most are
-        assistant = message.role == "assistant"
-        if not message.parts or (waiting and (answering if assistant else message.role != "user")):
-            return False
-        for part in message.parts:
-            kind = type(part)
-            if kind is ToolResult:
-                if assistant or part.call_id not in waiting:  # type: ignore[union-attr]
-                    return False
-                waiting.remove(part.call_id)  # type: ignore[union-attr]
-                answering = bool(waiting)
-            elif kind is ToolCall and assistant:
-                if part.call_id in seen:  # type: ignore[union-attr]
-                    return False
-                seen.add(part.call_id)  # type: ignore[union-attr]
-                waiting.add(part.call_id)  # type: ignore[union-attr]
-            elif (waiting and not assistant) or (kind is Text and not part.text):  # type: ignore[union-attr]
-                return False
-    return not waiting
 
 
 class _HistoryRepair(msgspec.Struct):

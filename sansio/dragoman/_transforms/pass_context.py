@@ -8,7 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Message, Part, Reasoning, Request, Text, ToolResult
+from dragoman._ir.request import Message, Part, Reasoning, Request, Text, ToolCall, ToolResult
 from dragoman._ir.undo import Undo
 from dragoman.codec import Capabilities, ProtocolSpec, UpstreamSpec
 
@@ -22,41 +22,74 @@ class Contents(msgspec.Struct, frozen=True):
     """What messages hold besides plain texts: passes look here for what concerns them, which is nothing nearly always.
 
     Attributes:
-        messages: The messages.
-        odd: Those that are more than one plain text.
+        odd: The messages that are more than one plain text.
         parts: Their parts in the order of the prompt, those inside of results before the results, but for texts with
             neither a cache mark nor members of their own protocol.
+        calls: The calls among them.
+        results: The results among them.
         kinds: The classes of these parts, and Message if there are odd ones.
+        is_paired: The history needs no repair, see `history`: every call id is used once, the results of a turn's calls
+            follow it directly, each call has one, and nothing is empty.
     """
 
-    messages: tuple[Message, ...]
     odd: list[Message]
     parts: list[Part]
+    calls: list[ToolCall]
+    results: list[ToolResult]
     kinds: set[type]
+    is_paired: bool
 
 
 def find_contents(messages: tuple[Message, ...]) -> Contents:
-    """Return what the messages hold."""
-    odd = [message for message in messages if not message.plain]
-    if not odd:
-        return Contents(messages, odd, [], set())
-    parts: list[Part] = [
-        part
-        for message in odd
-        for part in message.parts
-        if type(part) is not Text or part.shape is not None or part.cache is not None
-    ]
+    """Return what the messages hold, by one walk."""
+    odd: list[Message] = []
+    parts: list[Part] = []
+    calls: list[ToolCall] = []
+    results: list[ToolResult] = []
+    ids: set[str] = set()
+    waiting: set[str] = set()  # ids of calls without a result yet
+    answering, is_paired = False, True  # the first result has come
+    for message in messages:
+        if message.plain and not waiting:
+            continue  # as most are
+        is_turn, within = message.role == "assistant", message.parts
+        if not within or (waiting and (answering if is_turn else message.role != "user")):
+            is_paired = False
+        if not message.plain:
+            odd.append(message)
+        for part in within:
+            if type(part) is Text:
+                if part.shape is not None or part.cache is not None:
+                    parts.append(part)
+                if not part.text or (waiting and not is_turn):
+                    is_paired = False
+            elif type(part) is ToolCall:
+                parts.append(part)
+                calls.append(part)
+                if is_turn:
+                    if part.call_id in ids:
+                        is_paired = False
+                    ids.add(part.call_id)
+                    waiting.add(part.call_id)
+                elif waiting:
+                    is_paired = False
+            elif type(part) is ToolResult:
+                if not part.plain:
+                    parts += find_contents((Message("user", part.parts),)).parts
+                parts.append(part)
+                results.append(part)
+                if is_turn or part.call_id not in waiting:
+                    is_paired = False
+                waiting.discard(part.call_id)
+                answering = bool(waiting)
+            else:
+                parts.append(part)
+                if waiting and not is_turn:
+                    is_paired = False
     kinds = set(map(type, parts))
-    if ToolResult in kinds and [part for part in parts if type(part) is ToolResult and not part.plain]:
-        parts = [
-            part
-            for outer in parts
-            for part in ((*outer.parts, outer) if type(outer) is ToolResult and not outer.plain else (outer,))
-            if type(part) is not Text or part.shape is not None or part.cache is not None
-        ]
-        kinds = set(map(type, parts))
-    kinds.add(Message)
-    return Contents(messages, odd, parts, kinds)
+    if odd:
+        kinds.add(Message)
+    return Contents(odd, parts, calls, results, kinds, is_paired and not waiting)
 
 
 class PassContext(msgspec.Struct):

@@ -50,9 +50,7 @@ def fit_tools(request: Request, context: PassContext) -> Request:
     tools = request.tools
     if tools and not fitter.accepts(tools):
         tools = tuple([fitter.tool(tool) for tool in tools])
-    calls = [part for part in contents.parts if type(part) is ToolCall]
-    results = [part for part in contents.parts if type(part) is ToolResult]
-    if not fitter.accepts_calls(calls, results):
+    if not fitter.accepts_calls(contents.calls, contents.results):
         request = map_parts(request, {ToolCall: fitter.call, ToolResult: fitter.result})
     choice = request.tool_choice
     if choice is not None and fitter.origins:
