@@ -433,27 +433,30 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 # So many pointers to messages are made together, and kept of each sort.
 _SEVERAL = 16
 _KEPT_PATHS = 512
+# JSON Pointers to a message, to its content and to its first two parts.
+Paths: TypeAlias = tuple[str, str, tuple[str, str]]
 
 
 class MessagePaths:
-    """JSON Pointers to the messages of a body, in their order, each with the pointer to its content.
+    """The pointers of the messages of a body, in their order.
 
-    content: the pointer to the content in a message.
+    content: the pointer to the content in a message. parts: the one to the list with its parts, by default the content.
 
     Many are kept once they were needed, because to format a number costs as much as to build a message.
     """
 
-    __slots__ = ("_content", "_first", "_kept", "_member")
+    __slots__ = ("_ends", "_first", "_kept", "_member")
 
-    def __init__(self, member: str, content: str = "content") -> None:
-        self._member, self._content = member, content
-        self._kept: dict[int, tuple[tuple[str, str], ...]] = {}
+    def __init__(self, member: str, content: str = "content", parts: str = "") -> None:
+        self._member, parts = member, parts or content
+        self._ends = f"/{content}", f"/{parts}/0", f"/{parts}/1"
+        self._kept: dict[int, tuple[Paths, ...]] = {}
         self._first = self._several(0)
 
-    def __iter__(self) -> Iterator[tuple[str, str]]:
+    def __iter__(self) -> Iterator[Paths]:
         return chain(self._first, chain.from_iterable(map(self._several, count(1))))
 
-    def _several(self, number: int) -> tuple[tuple[str, str], ...]:
+    def _several(self, number: int) -> tuple[Paths, ...]:
         if number in self._kept:
             return self._kept[number]
         first = number * _SEVERAL
@@ -462,8 +465,9 @@ class MessagePaths:
             self._kept[number] = paths
         return paths
 
-    def _paths(self, index: int) -> tuple[str, str]:
-        return f"/{self._member}/{index}", f"/{self._member}/{index}/{self._content}"
+    def _paths(self, index: int) -> Paths:
+        path, (content, first, second) = f"/{self._member}/{index}", self._ends
+        return path, path + content, (path + first, path + second)
 
 
 def map_parts(

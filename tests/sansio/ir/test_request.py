@@ -45,8 +45,11 @@ def test_every_part_has_its_path(subtests: pytest.Subtests) -> None:
 
 
 def test_paths_of_messages_are_the_same_each_time() -> None:
-    paths = MessagePaths("contents", "parts/0")
-    expected = [(f"/contents/{number}", f"/contents/{number}/parts/0") for number in range(1000)]
+    paths = MessagePaths("messages", parts="tool_calls")
+    messages = [f"/messages/{number}" for number in range(1000)]
+    expected = [
+        (path, f"{path}/content", (f"{path}/tool_calls/0", f"{path}/tool_calls/1")) for path in messages
+    ]
     assert list(islice(paths, 1000)) == list(islice(paths, 1000)) == expected
 
 

@@ -162,7 +162,7 @@ def _read_special(
 
 def _read_messages(body_messages: list[JSON], context: ReadContext, messages: list[Message]) -> None:
     """Add the messages of a body to `messages`."""
-    for message, (path, content_path) in zip(body_messages, _PATHS, strict=False):
+    for message, (path, content_path, block_paths) in zip(body_messages, _PATHS, strict=False):
         if type(message) is not dict:
             raise invalid_request(path, "Input should be an object")
         role, content = message.get("role"), message.get("content")
@@ -175,7 +175,7 @@ def _read_messages(body_messages: list[JSON], context: ReadContext, messages: li
             raise invalid_request(f"{path}/role", "Input should be 'user', 'assistant' or 'system'")
         if content is None and not (role == "system" and "output_config" in message):
             raise invalid_request(f"{path}/content", "Field required")
-        parts = () if content is None else read_content(content, content_path, context)
+        parts = () if content is None else read_content(content, content_path, context, block_paths)
         shape = None if len(message) == 2 else MESSAGE_SHAPE
         if role == "system":
             context.has_system_messages = True

@@ -72,9 +72,16 @@ BlockReader = Callable[[JSONObject, str, ReadContext], "Part | None"]
 
 
 def read_content(
-    content: JSON, path: str, context: ReadContext, readers: Mapping[str, BlockReader] | None = None
+    content: JSON,
+    path: str,
+    context: ReadContext,
+    block_paths: tuple[str, ...] = (),
+    readers: Mapping[str, BlockReader] | None = None,
 ) -> tuple[Part, ...]:
-    """Return the parts of a string or a list of blocks. readers: by block type, by default a message's."""
+    """Return the parts of a string or a list of blocks.
+
+    block_paths: pointers to the first blocks, where they are known. readers: by block type, by default a message's.
+    """
     if type(content) is str:
         return (Text(content, path=path),) if content else ()
     if type(content) is not list:
@@ -82,8 +89,9 @@ def read_content(
     if readers is None:
         readers = _MESSAGE_READERS
     parts: list[Part] = []
+    known = len(block_paths)
     for index, block in enumerate(content):
-        block_path = f"{path}/{index}"
+        block_path = block_paths[index] if index < known else f"{path}/{index}"
         if type(block) is not dict:
             raise invalid_request(block_path, "Input should be an object")
         kind = block.get("type")
@@ -211,7 +219,7 @@ def _read_tool_result(block: JSONObject, path: str, context: ReadContext) -> Par
         return ToolResult(call_id, parts, _FUNCTION, None, None, path, native=block, plain=True)
     is_native, context.is_native = context.is_native, True
     if content is not None:
-        parts = read_content(content, f"{path}/content", context, _RESULT_READERS)
+        parts = read_content(content, f"{path}/content", context, readers=_RESULT_READERS)
     result = ToolResult(
         CHECKS.required(block, "tool_use_id", path, STRING),
         parts,

@@ -44,7 +44,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         messages.append(Message("system", (Text(system, path="/systemInstruction"),), "/systemInstruction"))
     elif system is not None and system != {}:
         content = {**system, "role": "system"} if type(system) is dict else system
-        messages.append(reader.content(content, "/systemInstruction", "/systemInstruction/parts/0"))
+        messages.append(reader.content(content, "/systemInstruction", ("/systemInstruction/parts/0",)))
     messages += reader.read(body.get("contents"))
     repairs = reader.repairs
     fields: dict[str, Any] = {}

@@ -37,7 +37,7 @@ from dragoman.protocols.gemini import shapes, tables
 from dragoman.protocols.gemini.checks import CHECKS, rename
 from dragoman.protocols.gemini.tables import DATA_MEMBERS, NAME, ROLES, SIGNATURE, SIGNED
 
-_PATHS = MessagePaths("contents", "parts/0")
+_PATHS = MessagePaths("contents", "parts")
 
 _FUNCTION = ToolKind.FUNCTION  # a member of an Enum is slow to look up
 
@@ -65,16 +65,16 @@ class ConversationReader(msgspec.Struct):
     def read(self, contents: JSON) -> list[Message]:
         """Return the messages of a list of contents, or of a single one in its place."""
         if type(contents) is dict:
-            return [self.content(contents, "/contents", "/contents/parts/0")]
+            return [self.content(contents, "/contents", ("/contents/parts/0",))]
         if type(contents) is not list:
             raise wrong_type("/contents", "an array of contents", contents)
         if not contents:
             raise RemoteProtocolError("contents is not specified", path="/contents", code="invalid_value")
         paths = zip(contents, _PATHS, strict=False)
-        return [self.content(content, path, first) for content, (path, first) in paths]
+        return [self.content(content, path, part_paths) for content, (path, _, part_paths) in paths]
 
-    def content(self, content: JSON, path: str, first: str) -> Message:
-        """Return the message of one content. first: the path of its first part in a list."""
+    def content(self, content: JSON, path: str, part_paths: tuple[str, ...]) -> Message:
+        """Return the message of one content. part_paths: of its first parts in a list."""
         if type(content) is not dict:
             raise wrong_type(path, "a content", content)
         name, parts = content.get("role"), content.get("parts")
@@ -83,10 +83,10 @@ class ConversationReader(msgspec.Struct):
             part = parts[0]  # a shortcut for most: one text or result
             if type(part) is dict and len(part) == 1:
                 if type(text := part.get("text")) is str:
-                    only = (Text(text, None, None, first, native=part),)
+                    only = (Text(text, None, None, part_paths[0], native=part),)
                     return Message(role, only, path, native=content, plain=bool(text))
                 if part.get("functionResponse") is not None:
-                    return Message(role, (self._result(part, first),), path, native=content)
+                    return Message(role, (self._result(part, part_paths[0]),), path, native=content)
         if role is None:
             role = ROLES.get((CHECKS.optional(content, "role", path, STRING) or "user").lower())
         if role is None:
@@ -97,12 +97,14 @@ class ConversationReader(msgspec.Struct):
             )
         shape = None if len(content) == 2 and name and parts else shapes.CONTENT_SHAPE
         listed = [parts] if type(parts) is dict else parts or []
+        if listed is not parts:
+            part_paths = (f"{path}/parts",)  # of a part in the place of the list
         if type(listed) is not list:
             raise wrong_type(f"{path}/parts", "an array of parts", parts)
         self._is_native, self._has_calls = True, False
         read: list[Part] = []
         for index, part in enumerate(listed):
-            at = f"{path}/parts" if listed is not parts else f"{path}/parts/{index}" if index else first
+            at = part_paths[index] if index < len(part_paths) else f"{path}/parts/{index}"
             if type(part) is not dict:
                 raise wrong_type(at, "a part", part)
             if len(part) == 1 and type(text := part.get("text")) is str:

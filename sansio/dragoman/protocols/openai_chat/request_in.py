@@ -21,6 +21,7 @@ from dragoman._ir.request import (
     OpaquePart,
     Param,
     Part,
+    Paths,
     Reasoning,
     Refusal,
     Request,
@@ -64,7 +65,7 @@ _PLAIN_ROLES = frozenset({"system", "developer", "user", "assistant"})
 _FUNCTION, _CUSTOM = ToolKind.FUNCTION, ToolKind.CUSTOM
 
 
-_PATHS = MessagePaths("messages")
+_PATHS = MessagePaths("messages", parts="tool_calls")
 
 # Members that are no plain settings, and that few requests have.
 _SPECIAL = frozenset(
@@ -128,7 +129,8 @@ def _read_messages(items: JSON, signer: Signer) -> tuple[Message, ...]:
         raise wrong_type("/messages", "an array of messages", items)
     reader = _MessageReader(signer)
     out: list[Message] = []
-    for item, (path, content_path) in zip(items, _PATHS, strict=False):
+    for item, paths in zip(items, _PATHS, strict=False):
+        path, content_path, _ = paths
         if type(item) is not dict:
             raise wrong_type(path, "a message", item)
         role = item.get("role")
@@ -143,7 +145,7 @@ def _read_messages(items: JSON, signer: Signer) -> tuple[Message, ...]:
             read = _ROLES.get(role)
         if read is None:
             raise invalid_value(f"{path}/role", f"one of {', '.join(_ROLES)}")
-        out.append(read(reader, item, path))
+        out.append(read(reader, item, paths))
     return tuple(out)
 
 
@@ -154,20 +156,24 @@ class _MessageReader(msgspec.Struct):
     _custom: set[str] = set()
     _legacy: tuple[str, str] = ("", "")  # name of the last legacy call, and the id made for it
 
-    def plain(self, item: JSONObject, path: str) -> Message:
-        parts = _read_parts(item.get("content"), f"{path}/content")
+    def plain(self, item: JSONObject, paths: Paths) -> Message:
+        path, content_path, _ = paths
+        parts = _read_parts(item.get("content"), content_path)
         return _message(item, path, parts, MESSAGE_SHAPE)
 
-    def assistant(self, item: JSONObject, path: str) -> Message:
+    def assistant(self, item: JSONObject, paths: Paths) -> Message:
         parts: list[Part]
+        path, content_path, call_paths = paths
         calls = item.get("tool_calls")
         if len(item) == 3 and type(calls) is list and "content" in item:
             # A shortcut for an agent's turns: role, content and calls.
-            parts = _assistant_parts(item["content"], path + "/content", calls)
+            parts = _assistant_parts(item["content"], content_path, calls)
             for index, call in enumerate(calls):
-                parts.append(self._call(call, f"{path}/tool_calls/{index}"))
+                parts.append(
+                    self._call(call, call_paths[index] if index < 2 else f"{path}/tool_calls/{index}")
+                )
             return Message("assistant", tuple(parts), path, native=item)
-        parts = _assistant_parts(item.get("content"), f"{path}/content", calls)
+        parts = _assistant_parts(item.get("content"), content_path, calls)
         shape = ASSISTANT_SHAPE
         if item.get("annotations") and not _attach_citations(parts, item["annotations"]):
             shape = {**shape, "annotations": Setting(None)}
@@ -221,28 +227,31 @@ class _MessageReader(msgspec.Struct):
         name = CHECKS.required(function, "name", at, STRING)
         return ToolCall(call_id, name, text, kind, cache=cache, path=path, native=call, shape=CALL_SHAPE)
 
-    def tool(self, item: JSONObject, path: str) -> Message:
+    def tool(self, item: JSONObject, paths: Paths) -> Message:
+        path, content_path, _ = paths
         call_id, content = item.get("tool_call_id"), item.get("content")
         if len(item) == 3 and type(call_id) is str and type(content) is str:
             # A shortcut: role, id and text.
             kind = _CUSTOM if call_id in self._custom else _FUNCTION
-            text = Text(content, None, None, path + "/content")
+            text = Text(content, None, None, content_path)
             result = ToolResult(call_id, (text,), kind, None, None, path, plain=bool(content))
             return Message("user", (result,), path, native=item)
-        return self._result(item, path, CHECKS.required(item, "tool_call_id", path, STRING))
+        return self._result(item, paths, CHECKS.required(item, "tool_call_id", path, STRING))
 
-    def function(self, item: JSONObject, path: str) -> Message:
+    def function(self, item: JSONObject, paths: Paths) -> Message:
+        path = paths[0]
         name = CHECKS.required(item, "name", path, STRING)
         called, call_id = self._legacy
         if called == name:
             self._legacy = "", ""
         else:
             call_id = f"call_{path.rpartition('/')[2]}_{name}"  # no call requested it
-        return self._result(item, path, call_id)
+        return self._result(item, paths, call_id)
 
-    def _result(self, item: JSONObject, path: str, call_id: str) -> Message:
+    def _result(self, item: JSONObject, paths: Paths, call_id: str) -> Message:
+        path, content_path, _ = paths
         content: JSON = item.get("content")
-        parts = _read_parts(content, f"{path}/content")
+        parts = _read_parts(content, content_path)
         result = ToolResult(
             call_id,
             # Parts that only an assistant's message may have are opaque in a result.
@@ -270,7 +279,7 @@ class _MessageReader(msgspec.Struct):
         return message if item["role"] == "tool" else changed(message)
 
 
-_ROLES: dict[str, Callable[[_MessageReader, JSONObject, str], Message]] = {
+_ROLES: dict[str, Callable[[_MessageReader, JSONObject, Paths], Message]] = {
     "system": _MessageReader.plain,
     "developer": _MessageReader.plain,
     "user": _MessageReader.plain,

@@ -95,7 +95,7 @@ class InputReader(msgspec.Struct):
     def read(self, items: list[JSON]) -> None:
         """Read all items. Raises RemoteProtocolError with the path of the wrong value."""
         messages = self.messages
-        for item, (path, content_path) in zip(items, _PATHS, strict=False):
+        for item, (path, content_path, part_paths) in zip(items, _PATHS, strict=False):
             if type(item) is not dict:
                 raise wrong_type(path, "an object", item)
             kind = item.get("type")
@@ -103,7 +103,7 @@ class InputReader(msgspec.Struct):
                 if kind is None and "role" not in item and text_or_none(item.get("id")):
                     self._item_reference(item, path, "item_reference")
                 else:
-                    messages.append(_read_message(item, path, content_path))
+                    messages.append(_read_message(item, path, content_path, part_paths[0]))
                 continue
             if type(kind) is not str:
                 raise wrong_type(f"{path}/type", STRING.name, kind)
@@ -249,7 +249,7 @@ def _tool_key(tool: Tool) -> JSON:
     return tool.namespace, tool.name
 
 
-def _read_message(item: JSONObject, path: str, content_path: str) -> Message:
+def _read_message(item: JSONObject, path: str, content_path: str, first_path: str) -> Message:
     role = item.get("role")
     if type(role) is not str or role not in ROLES:
         if role is None:
@@ -260,7 +260,9 @@ def _read_message(item: JSONObject, path: str, content_path: str) -> Message:
     if type(content) is str:
         parts = (Text(content, None, None, content_path),)
     elif type(content) is list:
-        parts = read_parts(content, content_path)
+        parts = (
+            (_read_part(content[0], first_path),) if len(content) == 1 else read_parts(content, content_path)
+        )
     else:
         raise CHECKS.wrong_type(content_path, "a string or an array", content)
     if len(item) == 2 or (len(item) == 3 and "type" in item):  # the commonest shape: role and content only
@@ -355,8 +357,6 @@ _ITEM_METHODS: dict[str, Callable[[InputReader, JSONObject, str, str], None]] = 
 
 def read_parts(content: list[JSON], path: str) -> tuple[Part, ...]:
     """Read a list of content parts at `path`. Raises RemoteProtocolError for an entry that is no part."""
-    if len(content) == 1:  # the commonest shape
-        return (_read_part(content[0], path + "/0"),)
     return tuple([_read_part(part, f"{path}/{index}") for index, part in enumerate(content)])
 
 
@@ -371,9 +371,8 @@ def _read_part(part: JSON, path: str) -> Part:
         if type(text) is not str:
             raise CHECKS.wrong_type(f"{path}/text", STRING.name, text)
         if len(part) == 2 or (len(part) == 3 and part.get("annotations") == []):
-            return Text(
-                text, None, None, path, native=part
-            )  # the second shape is what servers send and clients return
+            # The second shape is what servers send and clients return.
+            return Text(text, None, None, path, native=part)
         annotations = part.get("annotations") or None
         sources = read_citations(objects_in(annotations))
         mark, shape = _read_cache_mark(part, path), PART_SHAPES["output_text"]
