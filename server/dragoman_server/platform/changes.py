@@ -1,8 +1,9 @@
 """Wait for the next change of something, or for one's turn, at no cost where no task waits."""
 
 import asyncio
-from collections.abc import Awaitable, Generator
-from typing import Any
+from collections.abc import Awaitable, Callable, Generator
+from functools import partial
+from typing import Any, TypeAlias
 
 # Waits that are kept, even if all were cancelled.
 _MANY = 8
@@ -61,21 +62,24 @@ def _no_wait() -> Generator[Any, Any, None]:
     yield from ()
 
 
+Future: TypeAlias = asyncio.Future[None] | TrioFuture
+
+
 class Changes:
     """The changes of one object. Wait in a loop that looks at what has changed."""
 
     __slots__ = ("_futures",)
 
     def __init__(self) -> None:
-        self._futures: list[asyncio.Future[None] | TrioFuture] | None = None
+        self._futures: list[Future] | None = None
 
-    def wait(self) -> Awaitable[None]:
-        """Return an awaitable for the next change. Await it immediately."""
-        loop, waiting = loop_of_task(), self._futures or []
+    def wait(self, new_future: Callable[[], Future] | None = None) -> Awaitable[None]:
+        """Return an awaitable for the next change. Await it immediately.
+
+        new_future: from futures_of_task(), for who waits often: to find the event loop takes longer than the rest.
+        """
         # An anyio.Event takes eighteen calls and a KiB on asyncio.
-        future: asyncio.Future[None] | TrioFuture = (
-            TrioFuture() if loop is None else asyncio.Future(loop=loop)
-        )
+        future, waiting = (new_future or futures_of_task())(), self._futures or []
         count = len(waiting)
         if count >= _MANY and not count & (count - 1):  # seldom, so a wait costs the same
             waiting = [each for each in waiting if not each.done()]  # without those that were cancelled
@@ -136,6 +140,12 @@ class Lock(Changes):
     async def __aexit__(self, *exc: object) -> None:
         self.locked = False
         self.note()
+
+
+def futures_of_task() -> Callable[[], Future]:
+    """Return what makes futures for the event loop of the running task."""
+    loop = loop_of_task()
+    return TrioFuture if loop is None else partial(asyncio.Future, loop=loop)
 
 
 def loop_of_task() -> asyncio.AbstractEventLoop | None:

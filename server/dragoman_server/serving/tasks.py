@@ -12,7 +12,7 @@ from anyio import TaskHandle
 from starlette.types import ASGIApp, Message
 
 from dragoman_server.platform.cancellation import RestOfTask
-from dragoman_server.platform.changes import Changes, Flag
+from dragoman_server.platform.changes import Changes, Flag, futures_of_task
 from dragoman_server.platform.start_queue import StartQueue
 
 _log = logging.getLogger("dragoman.http")
@@ -32,7 +32,7 @@ class ClientLeft(ConnectionResetError):
     """Raised by `send` when the client has left. An application that does not catch it ends, and has not failed."""
 
 
-class AppEvents:
+class AppEvents(Changes):
     """A queue of ASGI events for one application, bounded by their bytes.
 
     Hypercorn's queue (0.18 asyncio/task_group.py:50, trio/task_group.py:56) is full after ten events, the disconnect
@@ -50,17 +50,17 @@ class AppEvents:
     """
 
     __slots__ = (
-        *("_bytes", "_changes", "_events", "_has_left", "_invite", "_last", "_on_disconnect"),
+        *("_bytes", "_events", "_has_left", "_invite", "_last", "_on_disconnect"),
         *("ended", "left", "rest", "task"),
     )
 
     def __init__(self, invite: Callable[[], Awaitable[None]] | None = None) -> None:
+        self._futures = None  # without a call of the base, because each request has one
         # A deque only while there are any: it takes 0.7 KiB, and open streams have none.
         self._events: deque[Message] | None = None
         self._last: Message | None = None  # the disconnect, behind them
         self._bytes = 0
         self.left = self.ended = self._has_left = False
-        self._changes = Changes()
         self._invite = invite
         self._on_disconnect: Callable[[], None] | None = None
         self.rest: RestOfTask | None = None
@@ -69,7 +69,7 @@ class AppEvents:
     async def put(self, event: Message) -> None:
         """Add an event, waiting while the queue is full. After a disconnect or close() nothing waits or is added."""
         while not self.offer(event):
-            await self._changes.wait()
+            await self.wait()
 
     def offer(self, event: Message) -> bool:
         """Do the same if that is possible without waiting, else return False."""
@@ -83,13 +83,13 @@ class AppEvents:
             if self._events is None:
                 self._events = deque()
             self._events.append(event)
-            self._changes.note()
+            self.note()
         return True
 
     def end(self, event: Message, *, has_left: bool) -> None:
         """Add a disconnect. has_left: the client has left, and the response is not complete."""
         self._last = self._last or event
-        self._changes.note()
+        self.note()
         if has_left and not self.ended:
             self.lose()
 
@@ -102,7 +102,7 @@ class AppEvents:
         """Wait for the next event. A disconnect stays in the queue, because ASGI returns it at each call."""
         while (event := self.get_now()) is None:
             invite, self._invite = self._invite, None
-            await (self._changes.wait() if invite is None else invite())
+            await (self.wait() if invite is None else invite())
         return event
 
     def get_now(self) -> Message | None:
@@ -111,13 +111,13 @@ class AppEvents:
         if events is None:
             if self._last is not None and not self.left:
                 self.left = True
-                self._changes.note()
+                self.note()
             return self._last
         event, is_full = events.popleft(), self._bytes > _MAX_WAITING
         self._events = events or None
         self._bytes -= len(event["body"]) if event["type"] == "http.request" else _size(event)
         if is_full:
-            self._changes.note()
+            self.note()
         return event
 
     def on_disconnect(self, call: Callable[[], None] | None) -> bool:
@@ -134,7 +134,7 @@ class AppEvents:
         call, self._on_disconnect = self._on_disconnect, None
         assert call is not None
         self.left = True
-        self._changes.note()
+        self.note()
         try:
             call()
         except Exception:  # it must not end the connection, which may have other requests
@@ -144,14 +144,14 @@ class AppEvents:
     async def responded(self) -> bool:
         """Wait until the application has ended, or knows that the client has left. Return false for the latter."""
         while not (self.left or self.ended):
-            await self._changes.wait()
+            await self.wait()
         return not self.left
 
     def close(self) -> None:
         """Drop all events, now and later, because the application has ended."""
         self.ended = True
         self._events = None
-        self._changes.note()
+        self.note()
 
 
 def _size(event: Message) -> int:
@@ -182,7 +182,7 @@ class AppTasks:
         starts: in which they wait for their turn.
     """
 
-    __slots__ = ("_changes", "_ended", "_next", "_requests", "_starts", "_tasks", "_waits")
+    __slots__ = ("_changes", "_ended", "_new_future", "_next", "_requests", "_starts", "_tasks", "_waits")
 
     def __init__(self, tasks: anyio.abc.TaskGroup, requests: "set[Request]", starts: StartQueue) -> None:
         self._tasks = tasks
@@ -190,7 +190,7 @@ class AppTasks:
         self._starts = starts
         self._waits = self._ended = False
         self._next: _Work | None = None
-        self._changes = Changes()
+        self._changes, self._new_future = Changes(), futures_of_task()
 
     def start(self, app: ASGIApp, scope: Any, events: AppEvents, send: AppSend) -> None:
         """Run an application for a request, in its turn."""
@@ -249,7 +249,7 @@ class AppTasks:
                 del running, app, events, send
                 try:
                     while self._next is None and not self._ended:
-                        await self._changes.wait()
+                        await self._changes.wait(self._new_future)
                 except anyio.get_cancelled_exc_class():
                     if self._next is not None:  # the reader was at work when the connection was cancelled
                         self._starts.begin(self._next[-1])
