@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from operator import itemgetter
 from typing import Any, Literal
 
 import anyio
@@ -58,7 +59,7 @@ from dragoman_server.http.responses import ResponsesEndpoint, responses_routes
 from dragoman_server.http.usage import usage_routes
 from dragoman_server.http.websocket import WebSocketConnection
 from dragoman_server.platform.task_group import BackgroundTaskGroup
-from dragoman_server.proxying.client_request import SCOPE_TURN, ClientDisconnected
+from dragoman_server.proxying.client_request import SCOPE_PAGE, SCOPE_TURN, ClientDisconnected
 from dragoman_server.relayed.table import why_not_served
 from dragoman_server.settings import Settings
 from dragoman_server.settings.server import LOOPBACK_ORIGINS
@@ -67,6 +68,8 @@ from dragoman_server.wire.headers import JSON_HEADERS
 from dragoman_server.wire.replies import Reply
 
 _log = logging.getLogger("dragoman.accounts")
+
+_NAME: Callable[[tuple[bytes, bytes]], bytes] = itemgetter(0)  # of a header
 
 
 class _ConfiguredApp:
@@ -169,7 +172,7 @@ def _for_pages(cors: CORSMiddleware) -> ASGIApp:
     """
 
     def call(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        if scope["type"] != "http" or b"origin" in dict(scope["headers"]):
+        if scope["type"] != "http" or scope.get(SCOPE_PAGE):
             return cors(scope, receive, send)
         return cors.app(scope, receive, partial(_send_varied, send))
 
@@ -180,7 +183,7 @@ def _send_varied(send: Send, message: Message) -> Awaitable[None]:
     """Send a message to a client that is no page: a cache must not give the response to a page."""
     if message["type"] == "http.response.start":
         headers = [*message.get("headers", ())]
-        if b"vary" in dict(headers):
+        if b"vary" in map(_NAME, headers):
             vary = [value for name, value in headers if name == b"vary"]
             others = [field for field in headers if field[0] != b"vary"]
             headers = [*others, (b"vary", b", ".join([*vary, b"Origin"]))]
@@ -281,7 +284,9 @@ class Application(BackgroundTaskGroup):
         try:
             for_operator = is_admin_path(path)
             try:
-                served.browsers.check(scope["headers"], scope["scheme"], for_operator=for_operator)
+                scope[SCOPE_PAGE] = served.browsers.check(
+                    scope["headers"], scope["scheme"], for_operator=for_operator
+                )
             except (RemoteProtocolError, RequestRefused) as error:
                 await served.errors.refuse(scope, error, send)
                 return

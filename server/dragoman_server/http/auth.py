@@ -24,7 +24,7 @@ from dragoman_server.http.browsers import refuse_form_content_type, refuse_other
 from dragoman_server.http.request import BodyReader, Query, path_below_mount
 from dragoman_server.platform.clock import utc_text
 from dragoman_server.platform.off_loop import off_loop
-from dragoman_server.proxying.client_request import SCOPE_KEY, ClientDisconnected
+from dragoman_server.proxying.client_request import SCOPE_KEY, SCOPE_PAGE, ClientDisconnected
 from dragoman_server.settings import AwsKey, ClientKey, Group, ServerSettings
 from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import Secret
@@ -297,9 +297,9 @@ class KeyAuthMiddleware:
             # Clients and monitors test with it if the server is up. The response reveals nothing, so it needs no key.
             allowed = ", ".join(sorted({*self._allowed(scope), "OPTIONS"}))
             return send_reply(send, Reply(200, [("allow", allowed)], b""))
-        if path_below_mount(scope) not in OPEN_PATHS:
+        if (self._needs_key or scope.get(SCOPE_PAGE)) and path_below_mount(scope) not in OPEN_PATHS:
             try:
-                if not self._needs_key and b"origin" in dict(scope["headers"]):
+                if not self._needs_key:
                     refuse_form_content_type(scope["headers"])
                 if self._keyring.aws_keys:
                     signature = read_signature(scope["headers"], time.time())

@@ -17,7 +17,6 @@ import ipaddress
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
-from operator import itemgetter
 
 from dragoman import RequestRefused
 from dragoman_server.settings import ServerSettings
@@ -46,8 +45,6 @@ _MAX_CACHED_HOSTS = 64
 
 # As in an ASGI scope.
 _Headers = Collection[tuple[bytes, bytes]]
-# Of a header. Each request has many.
-_NAME: Callable[[tuple[bytes, bytes]], bytes] = itemgetter(0)
 
 
 class BrowserProtection:
@@ -70,18 +67,20 @@ class BrowserProtection:
 
     def check(
         self, headers: _Headers, scheme: str, *, for_operator: bool = False, handshake: bool = False
-    ) -> None:
-        """Raise RequestRefused: 421 for an unknown host, 403 for a page that is not allowed.
+    ) -> bool:
+        """Return true if the request names the origin of a page.
+
+        Raises RequestRefused: 421 for an unknown host, 403 for a page that is not allowed.
 
         scheme: of the URL. handshake: of a WebSocket, which a page may open anywhere without a preflight.
         """
         fields = dict(headers)
         if self._keyless or self._server.allowed_hosts:
-            only = [*map(_NAME, headers)].count(b"host") == 1
-            if not only or not self._is_known_host(fields[b"host"]):
+            repeated = len(fields) < len(headers) and sum(name == b"host" for name, _ in headers) > 1
+            if repeated or b"host" not in fields or not self._is_known_host(fields[b"host"]):
                 raise _unknown_host([_text(value) for name, value in headers if name == b"host"])
         if _OF_PAGES.isdisjoint(fields):
-            return  # a program, or a page of this gateway
+            return False  # a program, or a page of this gateway
         values = _relevant(headers)
         if self._keyless or handshake or _PREFLIGHT in values:
             # A proxy may have ended TLS.
@@ -96,6 +95,7 @@ class BrowserProtection:
                             "the origin to server.cors_origins (DRAGOMAN_CORS_ORIGINS, --cors-origins)"
                         )
                     )
+        return b"origin" in fields
 
     def _check_host_name(self, value: bytes) -> bool:
         host = _host_name(_text(value).lower())

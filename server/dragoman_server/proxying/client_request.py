@@ -39,6 +39,8 @@ ReceiveNow = Callable[[], Message | None]
 
 # Entries of a request's scope. The ClientKey that it came with:
 SCOPE_KEY = "dragoman.client_key"
+# True if it names the origin of a page that has sent it:
+SCOPE_PAGE = "dragoman.page"
 # A function that is called with its plan and record. It returns one that is called for each attempt, with its
 # destination, the id of its account and the sender, and returns what the attempt uses instead:
 SCOPE_SENDERS = "dragoman.senders"
