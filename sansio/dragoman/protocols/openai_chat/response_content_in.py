@@ -213,24 +213,26 @@ class ChoiceReader(msgspec.Struct):
 
     def read_logprobs(self, logprobs: JSONObject, out: list[Event], start: int) -> None:
         """Put log probabilities before the text that they are about, which is in `out` from `start` on."""
+        blocks = {each.kind: each.block for each in out[start:] if type(each) is events.BlockStarted}
+        if self.kind is not None:
+            blocks[self.kind] = self.block
         for member, kind in _LOGPROBS:
             tokens = logprobs.get(member)
             if type(tokens) is not list or not tokens:
                 continue
-            if self.kind is kind:
-                event = events.Logprobs(
-                    self.block, [_complete_token(token) for token in tokens if type(token) is dict]
-                )
-                texts = (
-                    at
-                    for at, each in enumerate(out[start:], start)
-                    if isinstance(each, events.TextDelta) and each.block == self.block
-                )
-                out.insert(next(texts, len(out)), event)
-            else:
+            block = blocks.get(kind)
+            if block is None:
                 # Tokens of reasoning or of a call.
                 path = f"{self.path}/logprobs/{member}"
                 self._ledger.dropped(path, "log probabilities of something other than text")
+                continue
+            event = events.Logprobs(block, [_complete_token(token) for token in tokens if type(token) is dict])
+            texts = (
+                at
+                for at, each in enumerate(out[start:], start)
+                if isinstance(each, events.TextDelta) and each.block == block
+            )
+            out.insert(next(texts, len(out)), event)
 
     def _open(self, kind: BlockKind, out: list[Event]) -> None:
         """Open a block of this kind."""
