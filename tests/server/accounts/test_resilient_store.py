@@ -44,6 +44,7 @@ class Behaviour(Enum):
     FAILS = "fails"
     HANGS = "hangs"
     DOES_IT_BUT_HANGS = "does it, but hangs"
+    ANSWERS_PROBES = "responds to probes only"
 
 
 class FakeStore(MemoryAccountStore):
@@ -56,11 +57,12 @@ class FakeStore(MemoryAccountStore):
         self.probes = 0
 
     async def apply(self, operation: Operation[Any]) -> Any:
-        if operation == Reserve((), None, "", 0.0):
+        is_probe = operation == Reserve((), None, "", 0.0)
+        if is_probe:
             self.probes += 1
         else:
             self.calls.append(described(operation))
-        if self.behaviour is Behaviour.FAILS:
+        if self.behaviour is Behaviour.FAILS or (self.behaviour is Behaviour.ANSWERS_PROBES and not is_probe):
             raise AccountStoreError("out of order")
         if self.behaviour is Behaviour.HANGS:
             await anyio.sleep_forever()
@@ -245,6 +247,24 @@ async def test_the_log_has_a_line_for_each_change_and_none_for_requests(
         ("WARNING", fails),
         ("INFO", "the account store works again, after 100 local decisions in all"),
     ]
+
+
+async def test_a_store_that_works_for_moments_only_is_left_alone_for_longer(
+    caplog: pytest.LogCaptureFixture, store: FakeStore, resilient: ResilientStore
+) -> None:
+    store.behaviour = Behaviour.ANSWERS_PROBES
+    for _ in range(600):
+        await reserve(resilient, A)
+        await anyio.sleep(0.1)
+    assert len(store.calls) < 50, "three for each time that it seemed to work"
+    assert len(caplog.messages) < 15
+    store.behaviour = Behaviour.WORKS
+    await anyio.sleep(30)
+    store.behaviour = Behaviour.FAILS
+    await reserve_until_open(resilient)
+    store.behaviour = Behaviour.WORKS
+    await settle()
+    assert not resilient.is_open, "long ago is forgotten"
 
 
 async def test_a_hang_is_reported_as_a_hang(

@@ -5,6 +5,7 @@ import os
 import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import rows
@@ -128,6 +129,13 @@ def test_a_store_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None
     assert (usage.severity, usage.text) == (CheckSeverity.WARNING, f"{made_below} cannot be written")
     (usage,) = found('[server]\nusage_store_path = "no/such/b.db"\n')
     assert (usage.subject, usage.text) == ("server.usage_store_path", ". cannot be written")
+
+
+def test_a_disk_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1_500_000))
+    usage, finding = found('server.audit_log = "audit.jsonl"\n')
+    assert (finding.severity, usage.severity) == (CheckSeverity.ERROR, CheckSeverity.WARNING)
+    assert finding.text == f"the disk of {Path.cwd()} is full: 1 MB are free"
 
 
 FORMATS = {"response": RESPONSES, "account": ACCOUNTS, "usage": USAGE}

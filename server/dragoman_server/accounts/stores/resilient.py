@@ -9,6 +9,7 @@ given back, never tokens or money.
 """
 
 import logging
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -31,6 +32,9 @@ DEADLINE_S = 0.05
 _MAX_FAILURES = 3
 # Seconds between probes while the store does not respond.
 _PROBE_S = 0.25
+# A store that fails so soon after it worked again, as with a full disk, is left alone for longer each time: from
+# _PROBE_S up to this.
+_MAX_PAUSE_S = 10.0
 _PROBE: Operation[Any] = Reserve((), None, "", 0.0)
 # Writes that the store has missed. The oldest are dropped, because they are out of date.
 _MAX_PENDING = 1000
@@ -59,6 +63,8 @@ class ResilientStore:
         self._deadline_s = deadline_s
         self._failures = 0  # consecutive
         self._open = False
+        self._closed_at = -math.inf
+        self._pause_s = 0.0  # before the first probe
         # What the store has missed, each with the number of its tries.
         self._pending: deque[tuple[Operation[Any], int]] = deque(maxlen=_MAX_PENDING)
         # Accounts whose state in the local memory is newer than in the store's view.
@@ -136,6 +142,8 @@ class ResilientStore:
         self._failures += 1
         if self._failures >= _MAX_FAILURES and not self._open:
             self._open = True
+            again = anyio.current_time() - self._closed_at < _MAX_PAUSE_S
+            self._pause_s = min(2 * self._pause_s or _PROBE_S, _MAX_PAUSE_S) if again else 0.0
             reason = str(error) or f"no response within {self._deadline_s * 1000:g} ms"
             LOG.warning(
                 "the account store does not work; this gateway decides from its own memory: %s", reason
@@ -148,14 +156,18 @@ class ResilientStore:
     async def _catch_up_loop(self) -> None:
         while True:
             await self._needs_catch_up.wait()
+            if self._open:
+                await anyio.sleep(self._pause_s)
             if not await self._catch_up():
                 await anyio.sleep(_PROBE_S)
                 continue
             self._changed.clear()
-            self._failures = 0
             self._needs_catch_up = anyio.Event()
             if self._open:
-                self._open = False
+                self._failures = (
+                    0  # not by a probe alone, of which a store may be able while it fails requests
+                )
+                self._open, self._closed_at = False, anyio.current_time()
                 LOG.info(
                     "the account store works again, after %d local decisions in all", self.local_decisions
                 )

@@ -6,6 +6,7 @@ Each one is a function from the loaded configuration to findings; OFFLINE_CHECKS
 import math
 import os
 import shlex
+import shutil
 import ssl
 import stat
 import time
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 # Authorities that renew by themselves do it thirty days before the end, so something has failed by then.
 _RENEW_DAYS = 14
+# Below that SQLite soon fails to write.
+_MIN_FREE_BYTES = 16_000_000
 
 _OUTSIDE_VALIDITY = (NOT_YET_VALID, EXPIRED)
 
@@ -194,6 +197,9 @@ def _store_files(loaded: LoadedConfig) -> Iterator[CheckFinding]:
         if not folder.exists():
             text, fix = f"the directory {folder} does not exist", f"mkdir -p {shlex.quote(str(folder))}"
             yield report("store", subject, text, fix)
+        elif (free := shutil.disk_usage(folder).free) < _MIN_FREE_BYTES:
+            text = f"the disk of {folder.absolute()} is full: {free // 1_000_000} MB are free"
+            yield report("store", subject, text, "make room on it")
         # SQLite makes further files next to it.
         for needed in (folder, path):
             if needed.exists() and not os.access(needed, os.R_OK | os.W_OK):
