@@ -181,8 +181,8 @@ class Gateway:
     def key_warnings(self) -> list[str]:
         """Return what has requests with client keys refused although the configuration is correct, a line each."""
         stored = self.stored_keys
-        all_known = stored is None or stored.is_known
-        found = key_findings(self.settings, all_keys(self.settings, stored), all_known=all_known)
+        keys = [*self.settings.client_keys, *(stored.keys.values() if stored else ())]
+        found = key_findings(self.settings, keys, all_known=stored is None or stored.is_known)
         return [str(finding) for finding in found]
 
     def unusable_upstreams(self) -> dict[str, str]:

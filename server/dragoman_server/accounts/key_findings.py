@@ -1,5 +1,6 @@
 """Find what has requests with client keys refused, before a developer does: in a configuration without errors."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from dragoman_server.accounts.prices import Prices
@@ -14,13 +15,20 @@ _MAX_NAMES = 10
 def key_findings(
     settings: Settings, keys: Sequence[ClientKey], *, all_known: bool = True
 ) -> Iterator[CheckFinding]:
-    """Yield groups that are gone, models without a price that a budget forbids, and that there is no key.
+    """Yield names in both places, groups that are gone, models without a price that a budget forbids, a lack of keys.
 
-    all_known: False if those of the account store may not be among the keys.
+    Args:
+        settings: with the keys of the configuration.
+        keys: those, and those of the account store.
+        all_known: False if those of the account store may not be among the keys.
     """
     if all_known and settings.server.stored_keys and not keys:
         text = "there is none, so every request is refused"
         yield CheckFinding.warning("keys", "client keys", text, "dragoman keys add NAME --store")
+    if twice := [name for name, count in Counter(key.name for key in keys).items() if count > 1]:
+        text = f"are also in the account store, where they are refused: {_some(twice)}"
+        fix = "remove them from the file, or make others by other names"
+        yield CheckFinding.warning("keys", "client keys of the configuration", text, fix)
     groups = settings.groups_by_name
     without: dict[str, list[str]] = {}
     for key in keys:

@@ -273,12 +273,15 @@ async def test_a_group_that_a_reload_has_removed_closes_its_keys(caplog: pytest.
         assert (await admin(app, "POST", "/ci/disable"))["state"] == "disabled"
 
 
-async def test_a_key_of_the_configuration_comes_before_one_in_the_store() -> None:
+async def test_a_key_of_the_configuration_comes_before_one_in_the_store(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     app = app_of(MemoryAccountStore())
     async with app.lifespan():
         key = (await admin(app, "POST", "", {"name": "ci"}, 201))["key"]
         await app.reload(settings_of(keys={"ci": {"disabled": True}}))
         assert await status_of(app, key) == 401
+        assert [each for each in caplog.messages if "are also in the account store" in each]
         assert [each["source"] for each in (await admin(app, "GET", ""))["keys"]] == ["file"]
         error = (await admin(app, "DELETE", "/ci", status=409))["error"]
         assert "the client key ci is in the configuration: change it there" in error["message"]

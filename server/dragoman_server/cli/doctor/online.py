@@ -9,7 +9,7 @@ from types import MappingProxyType
 import anyio
 
 from dragoman_server.accounts.key_findings import key_findings
-from dragoman_server.accounts.stored_keys import StoredKeys, all_keys
+from dragoman_server.accounts.stored_keys import StoredKeys
 from dragoman_server.accounts.stores.base import AccountStoreError
 from dragoman_server.accounts.stores.operations import Add
 from dragoman_server.cli.doctor.upstreams import UpstreamExamination
@@ -129,7 +129,7 @@ async def _examine_store(loaded: LoadedConfig, name: str, findings: list[CheckFi
                 if isinstance(store, ValkeyAccountStore) and server.stored_keys:
                     stored = StoredKeys(store)
                     await stored.refresh()
-                    keys = all_keys(loaded.settings, stored)
+                    keys = [*loaded.settings.client_keys, *stored.keys.values()]
                     known = set(key_findings(loaded.settings, loaded.settings.client_keys, all_known=False))
                     findings += [each for each in key_findings(loaded.settings, keys) if each not in known]
             except (AccountStoreError, UsageStoreError) as error:
