@@ -86,9 +86,7 @@ def test_a_new_plain_setting_is_one_row(tmp_path: Path) -> None:
     assert found["relayed"] == found["rewritten"] == [{"toy_level": 0.5, "toy_switch": True}, []]
     assert found["only of its protocol"] == [{}, [["dropped", "/toy_switch"]]]
     assert found["null"] == [{}, []]
-    assert found["wrong"] == [
-        "toy_level must be a number, not a string",
-        "toy_switch must be a boolean, not a number",
-    ]
+    expected = ["toy_level must be a number, not a string", "toy_switch must be a boolean, not a number"]
+    assert found["wrong"] == expected
     lost = "left out: the upstream's protocol has no such setting (`dropped`)"
     assert found["page"] == [f"| `toy_level` | {lost} | `toy_level` | {lost} |"]

@@ -66,9 +66,8 @@ def test_the_wheel_holds_both_packages_and_nothing_else(wheel: zipfile.ZipFile) 
     tops = {name.split("/")[0] for name in wheel.namelist() if ".dist-info/" not in name}
     data = f"dragoman-{PROJECT['project']['version']}.data"
     assert tops == {"dragoman", "dragoman_server", data}
-    assert [name for name in wheel.namelist() if name.startswith(data)] == [
-        f"{data}/data/share/man/man1/dragoman.1"
-    ]
+    expected = [f"{data}/data/share/man/man1/dragoman.1"]
+    assert [name for name in wheel.namelist() if name.startswith(data)] == expected
     assert {"dragoman/py.typed", "dragoman_server/py.typed"} <= set(wheel.namelist())
     assert not any(name.endswith(".pth") for name in wheel.namelist())
 
@@ -84,9 +83,8 @@ def test_two_builds_give_the_same_bytes(built: dict[str, Path], tmp_path: Path) 
         path.chmod(path.stat().st_mode & 0o700)
         os.utime(path, (1_000_000_000, 1_000_000_000))
     again = build(tree, tmp_path / "again", 0o077, TZ="Asia/Tokyo", LC_ALL="C", PYTHONHASHSEED="7")
-    assert {path.name: path.read_bytes() for path in again.values()} == {
-        path.name: path.read_bytes() for path in built.values()
-    }
+    expected = {path.name: path.read_bytes() for path in built.values()}
+    assert {path.name: path.read_bytes() for path in again.values()} == expected
 
 
 def test_the_wheel_holds_every_module_and_the_page(wheel: zipfile.ZipFile) -> None:

@@ -313,10 +313,8 @@ def test_an_error_is_shown_and_what_is_sent_is_text_everywhere(rig: Rig, open_pa
         page.wait_for("document.querySelector('main').innerText.includes('<img src=x')")
     page.run(f"location.hash = '#/requests/{id}<img src=x>'")
     page.wait_for("document.querySelector('h1').innerText.includes('<img src=x>')")
-    assert page.run("[document.title, document.querySelectorAll('main img, main script').length]") == [
-        "Dragoman",
-        0,
-    ]
+    expected = ["Dragoman", 0]
+    assert page.run("[document.title, document.querySelectorAll('main img, main script').length]") == expected
 
 
 # Upstreams, recordings, usage, the configuration.

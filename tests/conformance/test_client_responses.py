@@ -97,9 +97,8 @@ def test_calls_of_all_kinds_come_in_codexs_own_form_and_go_back(upstream: str) -
         ("call_5", "mcp__calendar__list_events"),
         ("call_6", "exec_command"),
     ]
-    assert [result[0] for result in results_of(upstream, requested.body)][-6:] == [
-        f"call_{n}" for n in range(1, 7)
-    ]
+    found = [result[0] for result in results_of(upstream, requested.body)][-6:]
+    assert found == [f"call_{n}" for n in range(1, 7)]
 
 
 # --- Codex: compaction ------------------------------------------------------------------------------------------
@@ -144,10 +143,8 @@ def test_claude_code_gets_calls_in_its_own_form(upstream: str) -> None:
     )
     blocks = [event["content_block"] for event in received.of("content_block_start")]
     assert [block["type"] for block in blocks] == ["thinking", "text", "tool_use", "tool_use"]
-    assert [(b["id"], b["name"], b["input"]) for b in blocks[2:]] == [
-        ("call_1", "ToolSearch", {}),
-        ("call_2", "ListAgents", {}),
-    ]
+    found = [(b["id"], b["name"], b["input"]) for b in blocks[2:]]
+    assert found == [("call_1", "ToolSearch", {}), ("call_2", "ListAgents", {})]
     thinking, text, search, agents = received.turn
     assert (thinking["thinking"], text["text"]) == ("Hmm.", "I look.")
     assert unwrapped(thinking["signature"]) is not None

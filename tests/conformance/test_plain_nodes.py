@@ -44,9 +44,8 @@ def check(client: str, body: bytes) -> None:
 
     reads_none = msgspec.structs.replace(UPSTREAMS[client], read_request=read)
     for upstream in PROTOCOL_NAMES:
-        assert translated(UPSTREAMS[client], upstream, body) == translated(reads_none, upstream, body), (
-            upstream
-        )
+        found = translated(UPSTREAMS[client], upstream, body)
+        assert found == translated(reads_none, upstream, body), upstream
 
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)

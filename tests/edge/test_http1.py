@@ -181,11 +181,8 @@ def test_a_refusal_has_the_clients_form_and_one_line_in_the_log(
         assert document["request_id"] == headers["dragoman-request-id"]
     assert document["error"]["message"].startswith("the request's head ")
     (line,) = requested.lines(path)
-    assert (line["outcome"], line["status"], line["error"]) == (
-        "refused",
-        status,
-        document["error"]["message"],
-    )
+    expected = ("refused", status, document["error"]["message"])
+    assert (line["outcome"], line["status"], line["error"]) == expected
     assert line["id"] == headers["dragoman-request-id"]
     assert (line["method"], line["client_address"]) == ("GET", "127.0.0.1")
 

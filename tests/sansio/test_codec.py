@@ -26,11 +26,8 @@ from dragoman.protocols.openai_chat.capabilities import ChatCapabilities
 
 def test_defaults_suit_the_widest_range() -> None:
     capabilities = ChatCapabilities()
-    assert (capabilities.custom_tools, capabilities.developer_role, capabilities.mid_system) == (
-        None,
-        False,
-        False,
-    )
+    found = (capabilities.custom_tools, capabilities.developer_role, capabilities.mid_system)
+    assert found == (None, False, False)
     rule = ToolLimits()
     assert (rule.max_name, rule.max_call_id, rule.namespaces) == (64, 64, False)
 

@@ -95,6 +95,5 @@ def test_texts_together_are_written_as_one_by_one(
 
     one_by_one = written(lambda writer: b"".join(map(writer.send, with_texts(delta, texts))))
     assert written(lambda writer: writer.send_texts(delta, texts)) == one_by_one
-    assert written(
-        lambda writer: writer.send_texts(delta, texts[:1]) + writer.send_texts(delta, texts[1:])
-    ) == (one_by_one)
+    found = written(lambda writer: writer.send_texts(delta, texts[:1]) + writer.send_texts(delta, texts[1:]))
+    assert found == one_by_one

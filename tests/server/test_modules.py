@@ -57,6 +57,5 @@ def test_a_docstring_that_lists_modules_lists_all_of_its_package() -> None:
     }
     assert len(listed) > 3
     for package, modules in listed.items():
-        assert modules == {
-            name for parent, _, name in (each.rpartition(".") for each in FILES) if parent == package
-        }
+        expected = {name for parent, _, name in (each.rpartition(".") for each in FILES) if parent == package}
+        assert modules == expected

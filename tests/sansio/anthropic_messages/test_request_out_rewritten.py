@@ -57,11 +57,8 @@ def test_settings_that_a_pass_removed_are_removed() -> None:
         )
     )
     del out["messages"]
-    assert out == {
-        "stop_sequences": ["a"],
-        "output_config": {"effort": "low"},
-        "thinking": {"type": "adaptive"},
-    }
+    expected = {"stop_sequences": ["a"], "output_config": {"effort": "low"}, "thinking": {"type": "adaptive"}}
+    assert out == expected
 
 
 def test_a_tool_that_a_pass_added() -> None:

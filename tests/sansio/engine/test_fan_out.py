@@ -114,9 +114,8 @@ def test_losses_of_each_choice_are_recorded() -> None:
     foreign = Opaque("upstream", "thing", {"x": 1}, "/blocks/1")
     feed(machine, 0, upstream_response("a"))
     feed(machine, 1, upstream_response("b", foreign))
-    assert [(loss.code, loss.path) for loss in machine.losses] == [
-        (LossCode.UNKNOWN_KIND, "/choices/1/blocks/1")
-    ]
+    found = [(loss.code, loss.path) for loss in machine.losses]
+    assert found == [(LossCode.UNKNOWN_KIND, "/choices/1/blocks/1")]
 
 
 def test_calls_of_two_branches_have_distinct_ids() -> None:
@@ -140,10 +139,8 @@ def test_a_whole_response() -> None:
         assert machine.whole_body() is None
         machine.merge()
     body = decode(machine.data_to_send())
-    assert [(each["block"]["choice"], each["block"]["text"]) for each in body["blocks"]] == [
-        (0, "a"),
-        (1, "b"),
-    ]
+    found = [(each["block"]["choice"], each["block"]["text"]) for each in body["blocks"]]
+    assert found == [(0, "a"), (1, "b")]
     assert decode(encode(machine.whole_body())) == body
 
 

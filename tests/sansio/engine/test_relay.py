@@ -504,9 +504,8 @@ def test_an_unreadable_whole_response_is_relayed() -> None:
 def test_a_document_without_a_response_is_a_failure(data: bytes) -> None:
     _, machine = relayed([data], streams=False)
     assert machine.outcome is Outcome.FAILED
-    assert machine.error == WireError(
-        ErrorKind.UNREADABLE, "the upstream's response cannot be read: it has no blocks"
-    )
+    expected = WireError(ErrorKind.UNREADABLE, "the upstream's response cannot be read: it has no blocks")
+    assert machine.error == expected
 
 
 def test_the_required_member_of_a_whole_response() -> None:

@@ -159,9 +159,8 @@ def test_losses_of_a_request() -> None:
         (LossCode.UNKNOWN_KIND, "/messages/0/parts/1"),
         (LossCode.DROPPED, "/who"),
     ]
-    assert out["messages"] == [
-        {"role": "assistant", "parts": [{"t": "thought", "text": "hm"}, {"t": "text", "text": "a"}]}
-    ]
+    expected = [{"role": "assistant", "parts": [{"t": "thought", "text": "hm"}, {"t": "text", "text": "a"}]}]
+    assert out["messages"] == expected
 
 
 def test_policy_refuse() -> None:
@@ -283,11 +282,8 @@ def test_a_translation_ignores_the_relay_setting() -> None:
     out = RequestTranslator(
         client=CLIENT, upstream=UPSTREAM, capabilities=Capabilities(relay="rewrite")
     ).translate(body)
-    assert (out.relayed, out.rewritten, losses_of(out.losses)) == (
-        False,
-        False,
-        [(LossCode.UNKNOWN_FIELD, "/new_field")],
-    )
+    found = (out.relayed, out.rewritten, losses_of(out.losses))
+    assert found == (False, False, [(LossCode.UNKNOWN_FIELD, "/new_field")])
 
 
 def test_reasoning_that_was_refused_is_left_out_of_a_translation() -> None:
@@ -317,11 +313,8 @@ def test_an_error_response_in_the_clients_form() -> None:
 
 
 def test_a_relayed_error_keeps_its_bytes() -> None:
-    assert translate_error(429, OOPS, upstream=CLIENT, client=CLIENT) == (
-        429,
-        OOPS,
-        WireError(ErrorKind.RATE_LIMIT, "slow down", 429),
-    )
+    found = translate_error(429, OOPS, upstream=CLIENT, client=CLIENT)
+    assert found == (429, OOPS, WireError(ErrorKind.RATE_LIMIT, "slow down", 429))
 
 
 def test_a_relayed_error_that_no_client_reads_is_rewritten() -> None:
@@ -441,10 +434,8 @@ def test_required_calls_are_checked_unless_the_upstream_enforces_them(enforces: 
         tool_choice={"mode": "required"},
     )
     _, whole = translated(body, capabilities=Capabilities(enforces=enforces))
-    assert (whole.undo.unenforced_format is not None, whole.undo.unenforced_choice is not None) == (
-        checked,
-        checked,
-    )
+    found = (whole.undo.unenforced_format is not None, whole.undo.unenforced_choice is not None)
+    assert found == (checked, checked)
 
 
 @pytest.mark.parametrize("forgets", [True, False])

@@ -167,10 +167,8 @@ def test_usage_is_complete_and_consistent() -> None:
     translator = machine()
     events = [STARTED, Usage(input=3), Usage(output=2, reasoning=9), STOP, ENDED]
     out = events_of(run(translator, [stream_of(events)]))
-    assert [event for event in out if isinstance(event, Usage)] == [
-        Usage(input=3),
-        Usage(input=3, output=2, reasoning=2),
-    ]
+    found = [event for event in out if isinstance(event, Usage)]
+    assert found == [Usage(input=3), Usage(input=3, output=2, reasoning=2)]
     assert [(loss.code, loss.path) for loss in translator.losses] == [(LossCode.ALTERED, "/usage")]
 
 
@@ -475,10 +473,8 @@ def test_choices_that_the_client_does_not_support() -> None:
     events: list[Event] = [STARTED, mine[0], *other, *mine[1:], STOP, ENDED]
     assert events_of(run(translator, [stream_of(events)])) == [STARTED, *mine, STOP, ENDED]
     assert translator.stop_reason is StopReason.END
-    assert losses_of(translator.losses) == [
-        (LossCode.DROPPED, "/choices/1"),
-        (LossCode.DROPPED, "/choices/2"),
-    ]
+    found = losses_of(translator.losses)
+    assert found == [(LossCode.DROPPED, "/choices/1"), (LossCode.DROPPED, "/choices/2")]
 
 
 def test_choices_that_the_client_supports() -> None:
@@ -601,13 +597,8 @@ LETTERS: list[Event] = [
 
 def test_a_stop_sequence_ends_the_response() -> None:
     out, translator = with_undo(Undo(stop_sequences=("XY",)), [STARTED, *LETTERS, BlockEnded(0), STOP, ENDED])
-    assert out == [
-        STARTED,
-        *LETTERS[:5],
-        BlockEnded(0),
-        Stopped(StopReason.STOP_SEQUENCE, sequence="XY"),
-        ENDED,
-    ]
+    expected = [STARTED, *LETTERS[:5], BlockEnded(0), Stopped(StopReason.STOP_SEQUENCE, sequence="XY"), ENDED]
+    assert out == expected
     assert (translator.outcome, translator.stop_reason) == (Outcome.COMPLETED, StopReason.STOP_SEQUENCE)
 
 
@@ -672,9 +663,8 @@ def test_a_grammar_violation_is_recorded() -> None:
     out, translator = with_undo(undo, [STARTED, *call, STOP, ENDED], check_input=check)
     assert "".join(each.text for each in out if isinstance(each, ArgumentsDelta)) == "nope"
     assert set(map(str, requested)) == {str((grammar, "nope"))}
-    assert [(loss.code, loss.path) for loss in translator.losses] == [
-        (LossCode.BREACH, "/tool_calls/call-0/input")
-    ]
+    found = [(loss.code, loss.path) for loss in translator.losses]
+    assert found == [(LossCode.BREACH, "/tool_calls/call-0/input")]
 
 
 # What is wanted beside the bytes

@@ -127,12 +127,8 @@ def test_blocks_are_in_the_order_of_their_starts() -> None:
         STOP,
         ENDED,
     )
-    assert assembled.blocks == (
-        AssembledBlock(7, BlockKind.TEXT, ""),
-        aside,
-        AssembledBlock(2, BlockKind.TEXT, ""),
-        other,
-    )
+    expected = (AssembledBlock(7, BlockKind.TEXT, ""), aside, AssembledBlock(2, BlockKind.TEXT, ""), other)
+    assert assembled.blocks == expected
 
 
 def test_usage_is_cumulative() -> None:

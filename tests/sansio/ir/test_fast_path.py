@@ -141,12 +141,10 @@ def test_shapes(frame: bytes, others: list[tuple[bytes, str | None]]) -> None:
     for other, text in others:
         # Between frames that have the shape, so that each is met in the middle of a run; and at the end of one.
         before, run = joined(frame), joined(frame, other, frame)
-        assert extract(run, 0) == ((["a"], len(before)) if text is None else (["a", text, "a"], len(run))), (
-            other
-        )
-        assert extract(run, len(before)) == (
-            ([], len(before)) if text is None else ([text, "a"], len(run))
-        ), other
+        found = extract(run, 0)
+        assert found == (["a"], len(before)) if text is None else (["a", text, "a"], len(run)), other
+        found = extract(run, len(before))
+        assert found == ([], len(before)) if text is None else ([text, "a"], len(run)), other
         assert extract(joined(other), 0)[0] == ([] if text is None else [text]), other
 
 

@@ -25,10 +25,8 @@ def test_unknown_fields() -> None:
     ledger.unknown_fields("/messages/0", {"a": "secret", "b/c~d": {"deep": "secret"}})
     ledger.unknown_fields("/x", None)
     ledger.unknown_fields("/x", {})
-    assert [(loss.code, loss.path) for loss in ledger] == [
-        (LossCode.UNKNOWN_FIELD, "/messages/0/a"),
-        (LossCode.UNKNOWN_FIELD, "/messages/0/b~1c~0d"),
-    ]
+    expected = [(LossCode.UNKNOWN_FIELD, "/messages/0/a"), (LossCode.UNKNOWN_FIELD, "/messages/0/b~1c~0d")]
+    assert [(loss.code, loss.path) for loss in ledger] == expected
     assert "secret" not in repr(list(ledger))
 
 

@@ -31,17 +31,13 @@ def written(
 
 
 def test_settings_are_written_under_the_upstreams_name() -> None:
-    assert written({"seed": 7, "temperature": 0}, {"seed": "s", "temperature": "t"}, {}) == (
-        {"s": 7, "t": 0},
-        [],
-    )
+    found = written({"seed": 7, "temperature": 0}, {"seed": "s", "temperature": "t"}, {})
+    assert found == ({"s": 7, "t": 0}, [])
 
 
 def test_fields_without_a_row_are_losses_at_their_path() -> None:
-    assert written({"seed": 7, "user": "u"}, {}, {}) == (
-        {},
-        [(LossCode.DROPPED, "/dice"), (LossCode.DROPPED, "/user")],
-    )
+    found = written({"seed": 7, "user": "u"}, {}, {})
+    assert found == ({}, [(LossCode.DROPPED, "/dice"), (LossCode.DROPPED, "/user")])
 
 
 def test_converters() -> None:

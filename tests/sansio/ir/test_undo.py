@@ -6,12 +6,8 @@ from dragoman._ir.undo import ToolOrigin, Undo
 
 def test_nothing_was_changed_by_default() -> None:
     undo = Undo()
-    assert (dict(undo.origins), undo.used_ids, undo.json_tool, undo.stop_sequences) == (
-        {},
-        frozenset(),
-        None,
-        (),
-    )
+    found = (dict(undo.origins), undo.used_ids, undo.json_tool, undo.stop_sequences)
+    assert found == ({}, frozenset(), None, ())
     assert (undo.strip_code_fence, undo.compacts) == (False, False)
 
 

@@ -140,9 +140,8 @@ MATCHING: dict[str, Any] = {"a": 1, "c": None}
     ],
 )  # fmt: skip
 def test_the_notation(shape: str, value: Any, mismatches: list[str]) -> None:
-    assert sorted(f"{each.kind} {each.pointer}" for each in NOTATION.check(shape, value)) == sorted(
-        mismatches
-    )
+    found = sorted(f"{each.kind} {each.pointer}" for each in NOTATION.check(shape, value))
+    assert found == sorted(mismatches)
 
 
 def test_what_was_expected_is_described() -> None:

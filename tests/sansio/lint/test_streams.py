@@ -189,11 +189,8 @@ def test_what_follows_the_end_of_a_message_is_an_error() -> None:
 def test_a_finding_has_the_byte_the_event_and_the_member() -> None:
     stream = s.render(CHAT, s.chat()).replace(b'"index": 0', b'"index": "0"', 1)
     [first, *_] = lint.check_stream(CHAT, stream).findings
-    assert (first.frame, first.pointer, first.rule.severity) == (
-        0,
-        "/choices/0/index",
-        lint.RuleSeverity.ERROR,
-    )
+    expected = (0, "/choices/0/index", lint.RuleSeverity.ERROR)
+    assert (first.frame, first.pointer, first.rule.severity) == expected
     assert stream[first.offset :].startswith(b'"0"')
     assert first.rule.source.startswith("https://")
     assert (

@@ -65,10 +65,8 @@ def test_what_a_pass_has_changed_keeps_all_else() -> None:
     user = {"role": "user", "content": [{**by_id, "cache_control": MARK}, {**by_url, "cache_control": MARK}]}
     call = {**CALL, "new": 1, "provider_specific_fields": {"a": 1}}
     out, losses = rewrite({"messages": [user, {**CALLS, "new": 1, "tool_calls": [call]}]})
-    assert out["messages"] == [
-        {**user, "content": [by_id, by_url]},
-        {**CALLS, "new": 1, "tool_calls": [{**CALL, "new": 1}]},
-    ]
+    expected = [{**user, "content": [by_id, by_url]}, {**CALLS, "new": 1, "tool_calls": [{**CALL, "new": 1}]}]
+    assert out["messages"] == expected
     assert losses == [
         "/messages/0/content/0/cache_control",
         "/messages/0/content/1/cache_control",

@@ -79,10 +79,6 @@ def test_an_end_that_is_not_stored_is_replaced() -> None:
 def test_an_error_of_sending_them_has_no_number() -> None:
     (frame,) = SSEParser().receive_data(StoredEvents({}).error(WireError(ErrorKind.INVALID_REQUEST, "gone")))
     event = json.loads(frame.data)
-    assert (frame.event, event["type"], event["message"], event["error"]["message"]) == (
-        b"error",
-        "error",
-        "gone",
-        "gone",
-    )
+    found = (frame.event, event["type"], event["message"], event["error"]["message"])
+    assert found == (b"error", "error", "gone", "gone")
     assert "sequence_number" not in event

@@ -66,21 +66,15 @@ def test_a_relayed_stream_that_breaks_off_is_closed_under_its_own_id() -> None:
     failing, failed = payloads(observer.fail(ERROR))
     assert (failing["type"], failing["sequence_number"], failing["message"]) == ("error", 42, "cut")
     assert (failed["type"], failed["sequence_number"]) == ("response.failed", 43)
-    assert failed["response"] == {
-        **HEAD,
-        "status": "failed",
-        "error": {"code": "server_error", "message": "cut"},
-    }
+    expected = {**HEAD, "status": "failed", "error": {"code": "server_error", "message": "cut"}}
+    assert failed["response"] == expected
     assert observer.whole_body == failed["response"]
 
 
 def test_a_relayed_stream_that_never_began() -> None:
     found = payloads(SPEC.observer(CONTEXT).fail(ERROR))
-    assert [(p["type"], p["sequence_number"]) for p in found] == [
-        ("response.created", 0),
-        ("error", 1),
-        ("response.failed", 2),
-    ]
+    expected = [("response.created", 0), ("error", 1), ("response.failed", 2)]
+    assert [(p["type"], p["sequence_number"]) for p in found] == expected
 
 
 @pytest.mark.parametrize("last", [b"{", b"[]", b'{"type":["x"]}', b'{"type":"keepalive"}', b"[DONE]"])

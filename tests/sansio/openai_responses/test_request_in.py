@@ -78,10 +78,6 @@ def test_a_call_whose_output_names_its_id(kind: str, text: Any) -> None:
         ]
     )
     parts = [message.parts[0] for message in request.messages]
-    assert [part.call_id for part in parts if isinstance(part, (ToolCall, ToolResult))] == [
-        "call_1",
-        "call_2",
-        "call_1",
-        "call_2",
-    ]
+    found = [part.call_id for part in parts if isinstance(part, (ToolCall, ToolResult))]
+    assert found == ["call_1", "call_2", "call_1", "call_2"]
     assert repaired(request) == ["/input/0"]

@@ -92,10 +92,8 @@ def test_h7_additional_tools_are_tools() -> None:
         {"type": "additional_tools", "role": "developer"},
     ]
     request = read(*items, tools=[{"type": "function", "name": "a"}])
-    assert with_unknown_members(SPEC, request.tools) == (
-        FunctionTool("a", path="/tools/0"),
-        CustomTool("b", path="/input/1/tools/0"),
-    )
+    found = with_unknown_members(SPEC, request.tools)
+    assert found == (FunctionTool("a", path="/tools/0"), CustomTool("b", path="/input/1/tools/0"))
     assert [is_read(message) for message in request.messages] == [False, True, True]
     assert lost(request) == []
     assert same_protocol_items(*items) == items
@@ -129,9 +127,8 @@ UPDATE = {"type": "configuration_update", "reasoning": {"effort": "low"}, "text"
 def test_the_last_settings_count() -> None:
     first = {"type": "configuration_update", "reasoning": {"effort": "high"}}
     request = read(first, USER, UPDATE)
-    assert request.reasoning == ReasoningConfig(
-        effort="low", path="/reasoning", effort_path="/input/2/reasoning/effort"
-    )
+    expected = ReasoningConfig(effort="low", path="/reasoning", effort_path="/input/2/reasoning/effort")
+    assert request.reasoning == expected
     assert request.response_format == ResponseFormat({"type": "object"}, "n", path="/input/2/text/format")
     assert [is_read(message) for message in request.messages] == [True, False, True]
     assert lost(request) == []
@@ -176,9 +173,8 @@ def test_a_trigger_at_the_end_requests_compaction() -> None:
 def test_a_trigger_elsewhere_is_an_opaque_part() -> None:
     request = read(TRIGGER, USER)
     assert not request.compact
-    assert request.messages[0] == Message(
-        "user", (OpaquePart(ORIGIN, "compaction_trigger", TRIGGER, "/input/0"),), "/input/0"
-    )
+    expected = Message("user", (OpaquePart(ORIGIN, "compaction_trigger", TRIGGER, "/input/0"),), "/input/0")
+    assert request.messages[0] == expected
     assert lost(read({**TRIGGER, "x": 1})) == [("unknown_field", "/input/0/x")]
 
 
@@ -191,9 +187,8 @@ def test_a_summary_made_here_is_a_text() -> None:
     place = "/input/0/encrypted_content"
     text = Text("Summary of the conversation so far:\nall of it", path=place)
     assert with_unknown_members(SPEC, read(item).messages) == (Message("user", (text,), "/input/0"),)
-    assert same_protocol_items(item) == [
-        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text.text}]}
-    ]
+    expected = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": text.text}]}]
+    assert same_protocol_items(item) == expected
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,8 @@ def test_a_tool_of_another_kind_copies_nothing_from_the_body() -> None:
     custom = {"type": "custom", "name": "c", "format": {"type": "text"}}
     request = read_same_protocol(SPEC, {"model": "m", "input": "hi", "tools": [custom]})
     changed = msgspec.structs.replace(request, tools=(FunctionTool("c", path="/tools/0"),))
-    assert fit_and_write(SPEC, changed, Capabilities(), Ledger())["tools"] == [
-        {"type": "function", "name": "c"}
-    ]
+    expected = [{"type": "function", "name": "c"}]
+    assert fit_and_write(SPEC, changed, Capabilities(), Ledger())["tools"] == expected
 
 
 HI = {"type": "message", "role": "user", "content": "Hi"}
@@ -123,9 +122,8 @@ def test_what_a_pass_has_changed_keeps_all_else() -> None:
     request = read(input=[SHELL])
     [message] = request.messages
     message = changed(message, parts=(changed(message.parts[0], call_id="c9"),))  # type: ignore[type-var]
-    assert written(msgspec.structs.replace(request, messages=(message,)))[0]["input"] == [
-        {**SHELL, "call_id": "c9"}
-    ]
+    expected = [{**SHELL, "call_id": "c9"}]
+    assert written(msgspec.structs.replace(request, messages=(message,)))[0]["input"] == expected
 
 
 def test_tools_that_an_item_declares_are_sent_among_the_requests() -> None:

@@ -74,9 +74,8 @@ STRING = header(b"a", 7, b"\0\1b")
 
 
 def test_headers_that_are_no_strings_are_skipped() -> None:
-    assert list(AwsMessageReader().receive_data(message(EVERY_KIND, b"p"))) == [
-        AwsMessage({"h7": "cd"}, b"p")
-    ]
+    expected = [AwsMessage({"h7": "cd"}, b"p")]
+    assert list(AwsMessageReader().receive_data(message(EVERY_KIND, b"p"))) == expected
 
 
 @pytest.mark.parametrize(

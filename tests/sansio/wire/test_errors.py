@@ -73,9 +73,8 @@ def test_the_message_of_an_error_may_refine_its_kind(subtests: pytest.Subtests) 
 
 def test_what_cannot_be_read() -> None:
     error = unreadable_error(RemoteProtocolError("it has no choices"))
-    assert error == WireError(
-        ErrorKind.UNREADABLE, "the upstream's response cannot be read: it has no choices"
-    )
+    expected = WireError(ErrorKind.UNREADABLE, "the upstream's response cannot be read: it has no choices")
+    assert error == expected
     assert STATUS_BY_KIND[error.kind] == 502
 
 
@@ -85,9 +84,8 @@ def hide(text: str) -> str:
 
 def test_an_error_can_be_masked_in_every_text() -> None:
     error = WireError(ErrorKind.SERVER, "a secret", 500, "secret", "secret", "secret", "secret")
-    assert mask_error(error, hide) == WireError(
-        ErrorKind.SERVER, "a ****", 500, "****", "****", "****", "****"
-    )
+    found = mask_error(error, hide)
+    assert found == WireError(ErrorKind.SERVER, "a ****", 500, "****", "****", "****", "****")
     assert mask_error(error, None) is error
     clean = WireError(ErrorKind.SERVER, "nothing")
     assert mask_error(clean, hide) is clean

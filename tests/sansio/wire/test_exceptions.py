@@ -53,6 +53,5 @@ def test_both_are_protocol_errors() -> None:
 @pytest.mark.parametrize("exception", [RemoteProtocolError, RequestRefused])
 def test_an_exception_as_a_wire_error(exception: type[RemoteProtocolError] | type[RequestRefused]) -> None:
     error = exception("no", status=413, path="/messages/3", code="too_long")
-    assert error.as_wire_error() == WireError(
-        ErrorKind.TOO_LARGE, "no", status=413, code="too_long", param="messages[3]"
-    )
+    found = error.as_wire_error()
+    assert found == WireError(ErrorKind.TOO_LARGE, "no", status=413, code="too_long", param="messages[3]")

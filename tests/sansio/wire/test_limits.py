@@ -107,9 +107,8 @@ def test_a_chunk_with_too_many_elements_fails_its_response() -> None:
     machine = ResponseTranslator(client="openai_responses", upstream="openai_chat", context=context)
     machine.receive_data(b'data: {"id":"c","x":' + array(ELEMENTS.most + 1) + b"}\n\n")
     assert machine.error is not None
-    assert machine.error.message == (
-        "the upstream's response cannot be read: x has 100001 elements; at most 100000 are accepted"
-    )
+    expected = "the upstream's response cannot be read: x has 100001 elements; at most 100000 are accepted"
+    assert machine.error.message == expected
 
 
 def test_every_limit_has_a_reason() -> None:

@@ -171,11 +171,8 @@ def test_limit(subtests: pytest.Subtests) -> None:
         with subtests.test(case=case):
             for chunks in all_ways(data):
                 frames, last, failed = frames_of(chunks, limit=20)
-                assert ([data for _, data in frames], [data for _, data in last], failed) == (
-                    expected,
-                    tail,
-                    error,
-                )
+                found = ([data for _, data in frames], [data for _, data in last], failed)
+                assert found == (expected, tail, error)
 
 
 @pytest.mark.promise("R9")

@@ -332,7 +332,5 @@ async def test_requests_are_counted_when_the_server_stops() -> None:
 
 def test_the_record_has_nothing_about_limits() -> None:
     assert "cost_usd" not in RequestRecord(id="a", protocol=CHAT, path="/").as_dict()
-    assert (
-        RequestRecord(id="a", protocol=CHAT, path="/", cost_usd=1.23456789e-5).as_dict()["cost_usd"]
-        == 1.235e-5
-    )
+    found = RequestRecord(id="a", protocol=CHAT, path="/", cost_usd=1.23456789e-5).as_dict()["cost_usd"]
+    assert found == 1.235e-5

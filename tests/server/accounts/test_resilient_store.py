@@ -295,10 +295,8 @@ async def test_local_decisions_start_from_the_last_known_state(
     assert await reserve(resilient, ONE_AT_ONCE, lease="m") is None
     assert [await reserve(resilient, two) for _ in range(2)] == ["up/c", None]
     assert await resilient.apply(Reserve([A, B], "conversation", "l", NOW)) == Reservation(B, "l")
-    assert [await resilient.apply(Spend([(KEY, 1.0)], NOW, at_once=True)) for _ in range(2)] == [
-        [0.0],
-        [NOW + 30],
-    ]
+    found = [await resilient.apply(Spend([(KEY, 1.0)], NOW, at_once=True)) for _ in range(2)]
+    assert found == [[0.0], [NOW + 30]]
     await resilient.apply(Add([("budget", None)], 1.0, NOW))
     assert await total(resilient, "budget", NOW) == 6.0
     await resilient.apply(Release(Reservation(ONE_AT_ONCE, "held"), 0.0, NOW))
@@ -344,9 +342,8 @@ async def test_changes_are_sent_in_order_after_recovery(store: FakeStore, resili
     await settle()
     assert store.calls == ["disable up/a", "failed up/b", "reset up/a", "failed up/c", "add 1.5"]
     assert dict(resilient.health()) == dict(store.health())
-    assert {account: store.health()[account] for account in ("up/b", "up/c")} == {
-        account: expected[account] for account in ("up/b", "up/c")
-    }
+    found = {account: store.health()[account] for account in ("up/b", "up/c")}
+    assert found == {account: expected[account] for account in ("up/b", "up/c")}
     assert store.health()["up/a"].usable(NOW)
     assert await total(store, "budget", NOW) == 1.5
 

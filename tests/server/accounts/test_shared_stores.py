@@ -274,9 +274,8 @@ async def test_processes_take_no_more_than_there_is(
     store = kind()
     async with store.running():
         assert await total(store, "taken", NOW) == 100
-        assert {name: store.health()[f"up/{name}"].disabled for name in names} == {
-            name: name for name in names
-        }
+        found = {name: store.health()[f"up/{name}"].disabled for name in names}
+        assert found == {name: name for name in names}
 
 
 # The file.
@@ -505,10 +504,8 @@ async def test_the_state_of_the_server_is_kept(server: ValkeyServer) -> None:
             CHANGE, ["dragoman:2:health"], msgspec.json.encode(lost), *store._settings
         )
         await until(lambda: "up/b" in store.health())
-        assert {account: health.disabled for account, health in store.health().items()} == {
-            "up/a": None,
-            "up/b": "long ago",
-        }
+        found = {account: health.disabled for account, health in store.health().items()}
+        assert found == {"up/a": None, "up/b": "long ago"}
 
 
 async def test_changes_during_an_outage_are_read_after_it(server: ValkeyServer) -> None:

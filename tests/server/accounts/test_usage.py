@@ -97,9 +97,8 @@ def test_reported_usage_counts_and_estimates_fill_its_gaps() -> None:
 
 def test_cached_tokens_are_those_that_the_upstream_reports() -> None:
     seen = record(input_tokens=5, output_tokens=6, cached_tokens=3, cache_write_tokens=1)
-    assert usage_of(seen, planned(CHAT, CHAT), measured(0)) == Usage(
-        input=5, output=6, cached=3, cache_write=1
-    )
+    found = usage_of(seen, planned(CHAT, CHAT), measured(0))
+    assert found == Usage(input=5, output=6, cached=3, cache_write=1)
 
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)

@@ -237,12 +237,8 @@ def test_the_commands_survive_a_shell(model: str) -> None:
     assert arguments["OpenAI SDK"] == ["export", f"OPENAI_BASE_URL={url}/v1", "OPENAI_API_KEY=any"]
     assert arguments["Anthropic SDK"] == ["export", f"ANTHROPIC_BASE_URL={url}", "ANTHROPIC_API_KEY=any"]
 
-    assert arguments["Claude Code"] == [
-        f"ANTHROPIC_BASE_URL={url}",
-        "ANTHROPIC_AUTH_TOKEN=any",
-        f"ANTHROPIC_MODEL={model}",
-        "claude",
-    ]
+    expected = [f"ANTHROPIC_BASE_URL={url}", "ANTHROPIC_AUTH_TOKEN=any", f"ANTHROPIC_MODEL={model}", "claude"]
+    assert arguments["Claude Code"] == expected
 
     codex = arguments["Codex"]
     assert codex[:3] == ["codex", "-c", 'model_provider="dragoman"']

@@ -114,9 +114,8 @@ def test_json_has_a_stable_shape() -> None:
     assert CANARY not in result.output
     report = json.loads(result.stdout)
     assert (report["version"], report["errors"], report["warnings"]) == (1, 1, 1)
-    assert [sorted(each) for each in report["findings"]] == [
-        ["check", "fix", "severity", "subject", "text"]
-    ] * len(report["findings"])
+    expected = [["check", "fix", "severity", "subject", "text"]] * len(report["findings"])
+    assert [sorted(each) for each in report["findings"]] == expected
     checks = [(each["severity"], each["check"], each["subject"]) for each in report["findings"]]
     assert checks == [
         ("ok", "config", "dragoman.toml"),

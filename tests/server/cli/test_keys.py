@@ -431,10 +431,8 @@ def test_a_running_gateway_reloads_and_says_what_keys_have_used(tmp_path: Path) 
         at = {**environ, "DRAGOMAN_PORT": str(gateway.port)}
         key = run("keys", "add", "ci", "--write", **environ).stdout.strip()
         result = run("reload", **at)
-        assert (result.exit_code, result.stdout) == (
-            0,
-            "the configuration was reloaded\nclient_keys: 0 -> 1 (with ci)\n",
-        )
+        expected = (0, "the configuration was reloaded\nclient_keys: 0 -> 1 (with ci)\n")
+        assert (result.exit_code, result.stdout) == expected
         assert gateway.get("/v1/models").startswith(b'{"error"')
         Path("dragoman.toml").write_text(Path("dragoman.toml").read_text() + "prot = 1\n")
         result = run("reload", **at)

@@ -85,9 +85,8 @@ async def test_a_dragoman_is_found_by_healthz(body: bytes, ours: bool) -> None:
 
 def test_a_dragoman_is_named_with_its_url() -> None:
     url = "http://127.0.0.1:8080"
-    assert str(Listener(8080, "process 7 (dragoman serve)", url)) == (
-        "a Dragoman that serves http://127.0.0.1:8080, process 7 (dragoman serve)"
-    )
+    found = str(Listener(8080, "process 7 (dragoman serve)", url))
+    assert found == "a Dragoman that serves http://127.0.0.1:8080, process 7 (dragoman serve)"
     assert str(Listener(8080, "", url)) == "a Dragoman that serves http://127.0.0.1:8080"
 
 

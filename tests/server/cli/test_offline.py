@@ -98,10 +98,8 @@ def test_a_certificate_that_expires_soon_or_has_expired(
     make_expired_certificate(tmp_path)
     (finding,) = found(TLS)
     # The gateway starts with it, so it is not an error.
-    assert (finding.severity, finding.text) == (
-        CheckSeverity.WARNING,
-        "cert.pem has expired or is not valid yet",
-    )
+    expected = (CheckSeverity.WARNING, "cert.pem has expired or is not valid yet")
+    assert (finding.severity, finding.text) == expected
 
 
 def test_a_certificate_that_a_handshake_refuses_is_left_to_the_clients(
@@ -153,9 +151,8 @@ def test_a_store_that_another_program_or_version_has_made(name: str) -> None:
             for each in found(text)
             if each.subject == f"server.{name}_store_path"
         ]
-        assert sorted({*os.listdir()} - {"dragoman.toml"}) == [
-            each for each in before if each != "dragoman.toml"
-        ]
+        expected = [each for each in before if each != "dragoman.toml"]
+        assert sorted({*os.listdir()} - {"dragoman.toml"}) == expected
         return findings
 
     Path("a.db").touch()

@@ -163,11 +163,8 @@ async def test_a_request_for_models_has_the_key_and_a_redirect_is_not_followed()
     async with serving({"/v1/models": redirect}) as server:
         finding = await the_finding(FILE.format(url=server.url + "v1") + KEY)
         assert b"authorization: bearer" in server.peers[0].requests[0].lower()
-    assert finding[:3] == (
-        "error",
-        "base_url",
-        "it redirects to https://other.example, and redirects are not followed",
-    )
+    expected = ("error", "base_url", "it redirects to https://other.example, and redirects are not followed")
+    assert finding[:3] == expected
 
 
 async def test_a_window_that_is_too_small_for_an_agent() -> None:
@@ -179,11 +176,8 @@ async def test_a_window_that_is_too_small_for_an_agent() -> None:
         _, _, window = await online_findings(
             loaded, timeout_s=20.0, spend=False, first_requests={"one": 100, "another": 2049}
         )
-    assert (window.severity, window.check, window.subject) == (
-        CheckSeverity.WARNING,
-        "context",
-        "upstream local",
-    )
+    expected = (CheckSeverity.WARNING, "context", "upstream local")
+    assert (window.severity, window.check, window.subject) == expected
     assert window.text == (
         '"small" has a context window of 4,096 tokens, and the first request of another takes about 2,049'
     )
@@ -373,11 +367,8 @@ async def test_a_response_of_a_server_that_is_not_there() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     text = FILE.format(url=url + "/v1") + 'model_list = false\ndefault_model = "a"\n'
     dead, note = await found(text, spend=True)  # once, though it was met twice
-    assert (dead.severity, dead.check, dead.text) == (
-        CheckSeverity.ERROR,
-        "connect",
-        f"nothing listens at {url}",
-    )
+    expected = (CheckSeverity.ERROR, "connect", f"nothing listens at {url}")
+    assert (dead.severity, dead.check, dead.text) == expected
     assert (note.severity, note.check) == (CheckSeverity.NOTE, "models")
 
 
@@ -467,10 +458,8 @@ async def test_stored_keys_whose_group_is_gone() -> None:
         findings = await found(
             text, **{f"DRAGOMAN_ACCOUNT_{name}": value for name, value in environ.items()}, **more
         )
-    assert [(each.check, each.subject) for each in findings] == [
-        ("keys", "group team"),
-        ("store", "server.account_store_url"),
-    ]
+    expected = [("keys", "group team"), ("store", "server.account_store_url")]
+    assert [(each.check, each.subject) for each in findings] == expected
 
 
 async def test_an_address_of_another_machine() -> None:

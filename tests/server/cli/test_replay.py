@@ -164,10 +164,8 @@ def test_a_wrong_value_in_a_stream_is_shrunk(tmp_path: Path) -> None:
     result = run(tmp_path, recording, "--minimize")
     small = load(tmp_path / "r.min.json")
     before, kept = joined(recording.attempts[0].pieces), joined(small.attempts[0].pieces)
-    assert (
-        result.stdout.splitlines()[-1]
-        == f"{tmp_path / 'r.min.json'}: {len(kept)} of the upstream's {len(before)} bytes show it"
-    )
+    found = result.stdout.splitlines()[-1]
+    assert found == f"{tmp_path / 'r.min.json'}: {len(kept)} of the upstream's {len(before)} bytes show it"
     assert len(kept) < 120
     assert b'"content":"Let' in kept
     assert "metadata" not in small.request.body
@@ -208,9 +206,8 @@ def test_a_response_that_fails_now_is_shrunk_with_its_error(tmp_path: Path) -> N
         "  now the response fails: the upstream's stream ended without a finish reason"
         in result.stdout.splitlines()
     )
-    assert (
-        replay(load(tmp_path / "r.min.json")).error == "the upstream's stream ended without a finish reason"
-    )
+    found = replay(load(tmp_path / "r.min.json")).error
+    assert found == "the upstream's stream ended without a finish reason"
 
 
 @pytest.mark.parametrize(

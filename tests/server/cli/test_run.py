@@ -196,10 +196,8 @@ def test_a_command_that_cannot_be_run(tmp_path: Path) -> None:
     assert run_here("no-such-command") == (127, ["dragoman: no-such-command: command not found"])
     assert run_here("./none") == (127, ["dragoman: ./none: command not found"])
     assert run_here("./plain") == (126, ["dragoman: ./plain is not an executable file"])
-    assert run_here("./broken") == (
-        126,
-        [SIMULATOR_WARNING, "dragoman: cannot run ./broken: No such file or directory"],
-    )
+    found = run_here("./broken")
+    assert found == (126, [SIMULATOR_WARNING, "dragoman: cannot run ./broken: No such file or directory"])
 
 
 def test_each_signal_is_passed_on_once(tmp_path: Path) -> None:
@@ -422,11 +420,8 @@ def test_a_running_gateway_is_used_and_goes_on(capfd: pytest.CaptureFixture[str]
         command = ("--gateway", url + "/", *TOY, "env", *names)
         assert run_here(*command, DRAGOMAN_KEY="a-key-of-the-user") == (0, [])
         assert accepts(url)
-    assert json.loads(capfd.readouterr().out) == {
-        "OPENAI_BASE_URL": url,
-        "OPENAI_API_KEY": "a-key-of-the-user",
-        "OPENAI_MODEL": "nick",
-    }
+    found = json.loads(capfd.readouterr().out)
+    assert found == {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "a-key-of-the-user", "OPENAI_MODEL": "nick"}
 
 
 def test_a_client_keeps_its_names_if_a_running_gateway_lists_them() -> None:

@@ -110,9 +110,8 @@ def test_a_socks_proxy_of_the_environment_without_the_extra_is_a_warning(
     environ = {"ALL_PROXY": f"socks5h://user:{CANARY}@proxy:1080", "https_proxy": "http://proxy:3128"}
     assert load(environ=environ).warnings == ()
     monkeypatch.setattr("dragoman_server.platform.extras.find_spec", lambda name: None)
-    assert [str(each) for each in load(environ=environ).warnings] == [
-        f"ALL_PROXY: a SOCKS proxy needs an extra; {install_command('socks')}"
-    ]
+    expected = [f"ALL_PROXY: a SOCKS proxy needs an extra; {install_command('socks')}"]
+    assert [str(each) for each in load(environ=environ).warnings] == expected
 
 
 def test_an_interpolated_file_that_is_no_text() -> None:

@@ -149,11 +149,8 @@ async def test_a_reload_says_what_is_different(file: Path, caplog: pytest.LogCap
     price = '[[prices]]\nmodel = "m"\ninput = 1\noutput = 2\n'
     text = UPSTREAM % ("b", "v2") + UPSTREAM % ("c", "v1") + price
     result = await gateway.reload(text)
-    assert result.changes == (
-        "models: 1 -> 0",
-        "upstreams: 2 -> 2 (without a; with c; changed b)",
-        "prices: 0 -> 1",
-    )
+    expected = ("models: 1 -> 0", "upstreams: 2 -> 2 (without a; with c; changed b)", "prices: 0 -> 1")
+    assert result.changes == expected
     await gateway.reload(text)
     assert caplog.messages == [
         f"the configuration was reloaded: {'; '.join(result.changes)}",

@@ -27,6 +27,5 @@ def test_every_check_is_documented() -> None:
 
 def test_every_local_server_is_documented() -> None:
     rows = re.findall(r"^\| (.+) \| (\d+) \| `(\w+)` \|$", FIRST, re.MULTILINE)
-    assert rows == [
-        (server.title, str(address_of(server.base_url)[1]), server.key) for server in LOCAL_SERVERS
-    ]
+    expected = [(server.title, str(address_of(server.base_url)[1]), server.key) for server in LOCAL_SERVERS]
+    assert rows == expected

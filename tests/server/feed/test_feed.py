@@ -162,10 +162,8 @@ async def test_each_moment_of_a_request_is_an_event() -> None:
     assert planned["losses"] == ["dropped /top_k"]
     assert len(planned["session"]) == 16
     attempts = [event for kind, event in found if kind == "request.attempt"]
-    assert [(each["number"], each["upstream"], each["model"], each["hedge"]) for each in attempts] == [
-        (1, "up", "m", False),
-        (2, "up", "m", False),
-    ]
+    expected = [(1, "up", "m", False), (2, "up", "m", False)]
+    assert [(each["number"], each["upstream"], each["model"], each["hedge"]) for each in attempts] == expected
     assert {each["account"] for each in attempts} == {"up/a", "up/b"}
     failed = of["request.attempt_failed"]
     assert (failed["number"], failed["status"], failed["account"]) == (1, 500, attempts[0]["account"])
@@ -202,12 +200,8 @@ async def test_a_request_whose_client_leaves_has_no_progress_and_one_that_is_no_
     begin = ["request.begun", "request.planned", "request.attempt"]
     assert [kind for kind, _ in found[:4]] == [*begin, "request.ended"]
     assert found[3][1]["outcome"] == "client_left"
-    assert [kind for kind, _ in found[4:]] == [
-        *begin,
-        "request.first_byte",
-        "request.progress",
-        "request.ended",
-    ]
+    expected = [*begin, "request.first_byte", "request.progress", "request.ended"]
+    assert [kind for kind, _ in found[4:]] == expected
     assert found[-2][1]["frames"] == 1
 
 
@@ -350,10 +344,8 @@ async def test_the_ends_of_requests_are_kept_while_nobody_reads(caplog: pytest.L
     assert began <= ended["at"] <= time.time()
     assert (masked["model"], masked["losses"]) == ("up/****", [])
     assert [kind for kind, _ in rest][-1] == "request.ended"
-    assert [event["request"] for _, event in events_of(second)[1:]] == [
-        ended["request"],
-        rest[-1][1]["request"],
-    ]
+    expected = [ended["request"], rest[-1][1]["request"]]
+    assert [event["request"] for _, event in events_of(second)[1:]] == expected
     assert types_of(other) == ["hello"], "only who asks for them"
 
 
@@ -482,17 +474,15 @@ async def test_both_wires_of_a_request_while_it_runs() -> None:
             sent = app._served.gateway.client.sent  # type: ignore[attr-defined]
         got = wires_of(client)
         assert json.loads(got["client", "request", None]) == QUESTION | {"stream": True}
-        assert [got["upstream", "request", number] for number in (1, 2, 3)] == [
-            each.content.decode() for each in sent
-        ]
+        expected = [each.content.decode() for each in sent]
+        assert [got["upstream", "request", number] for number in (1, 2, 3)] == expected
         assert json.loads(got["upstream", "response", 1])["error"]["message"].startswith("busy *")
         assert got["upstream", "response", 2] == ""
         assert got["upstream", "response", 3].endswith("data: [DONE]\n\n")
         assert "event: message_stop" in got["client", "response", None]
         events = [event for _, event in events_of(client)]
-        assert [event["url"] for event in events if "url" in event] == [
-            "http://up.test/v1/chat/completions"
-        ] * 3
+        expected = ["http://up.test/v1/chat/completions"] * 3
+        assert [event["url"] for event in events if "url" in event] == expected
         assert [event["status"] for event in events if "status" in event and "side" in event] == [500, 200]
         assert [event["error"] for event in events if "side" in event and "error" in event] == ["no route"]
         keys = [dict(event["headers"]).get("authorization") for event in events if "url" in event]

@@ -132,10 +132,8 @@ async def test_its_models_are_listed(tmp_path: Path) -> None:
         client = await call(app, "/v1/models", {}, method="GET")
     names = [model["id"] for model in json.loads(client.body)["data"]]
     assert {"up/ball", "up/kite", "up/yoyo"} <= set(names)
-    assert [str(request.url) for request in toys.requests] == [
-        "http://127.0.0.1:9/toys/box?size=2",
-        "http://127.0.0.1:9/toys/box?size=2&behind=kite",
-    ]
+    expected = ["http://127.0.0.1:9/toys/box?size=2", "http://127.0.0.1:9/toys/box?size=2&behind=kite"]
+    assert [str(request.url) for request in toys.requests] == expected
     assert {request.headers["x-toy-key"] for request in toys.requests} == {"k"}
 
 

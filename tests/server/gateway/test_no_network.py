@@ -85,11 +85,8 @@ for act in (lambda: socket.create_connection(("llm.example", 80)),
         print(error)
 """
     assert watched.run(code).splitlines() == ["not in this test"] * 3
-    assert watched.attempts == [
-        "socket.getaddrinfo llm.example",
-        "socket.connect ('127.0.0.1', 80)",
-        "subprocess.Popen true",
-    ]
+    expected = ["socket.getaddrinfo llm.example", "socket.connect ('127.0.0.1', 80)", "subprocess.Popen true"]
+    assert watched.attempts == expected
 
 
 def test_imports_open_no_connection(watched: Watched) -> None:

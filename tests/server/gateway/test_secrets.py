@@ -77,9 +77,8 @@ def test_every_setting_that_holds_a_secret_has_a_canary() -> None:
     fields = secret_fields() - {
         ("Settings", "proxies")
     }  # of the environment: see test_a_proxy_of_the_environment
-    assert fields == set(CANARIES), (
-        "a secret of no secret kind: `config show` and the command line would show it"
-    )
+    expected = set(CANARIES)
+    assert fields == expected, "a secret of no secret kind: `config show` and the command line would show it"
 
 
 def error_of(upstream: str, message: str) -> dict[str, Any]:
@@ -365,10 +364,8 @@ def test_the_credentials_of_a_proxy_of_the_environment_are_masked() -> None:
     loaded = load(
         environ={"HTTPS_PROXY": "http://me:canary-of-the-proxy@proxy.test:1", "OPENAI_API_KEY": "sk-1"}
     )
-    assert (
-        loaded.settings.mask("by http://me:canary-of-the-proxy@proxy.test:1, canary-of-the-proxy")
-        == "by ****, ****"
-    )
+    found = loaded.settings.mask("by http://me:canary-of-the-proxy@proxy.test:1, canary-of-the-proxy")
+    assert found == "by ****, ****"
     assert "canary" not in repr(loaded.settings)
 
 

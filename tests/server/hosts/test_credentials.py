@@ -237,9 +237,8 @@ async def test_a_token_is_renewed_once_at_a_401(library: Library, refused: int) 
     assert tokens == ["Bearer t1", "Bearer t2"][: refused + 1]
     if refused == 2:
         message = json.loads(client.body)["error"]["message"]
-        assert message == (
-            'upstream "up" refused its credentials (401): `dragoman doctor` shows where they come from'
-        )
+        expected = 'upstream "up" refused its credentials (401): `dragoman doctor` shows where they come from'
+        assert message == expected
 
 
 def recorded(folder: Path) -> str:
@@ -279,9 +278,8 @@ async def test_a_key_or_a_header_of_the_settings_is_used_as_it_is(library: Libra
     assert (await authorize_cloud_call(call, with_header, MESSAGES, account, NOON)).headers == call.headers
     plain = UpstreamSettings(name="up", protocol=MESSAGES.name, base_url=VERTEX)
     keyed = AccountSettings(upstream="up", name="a", api_key=Secret("k"))
-    assert (await authorize_cloud_call(call, plain, MESSAGES, keyed, NOON)).headers == [
-        ("authorization", "Bearer k")
-    ]
+    expected = [("authorization", "Bearer k")]
+    assert (await authorize_cloud_call(call, plain, MESSAGES, keyed, NOON)).headers == expected
     assert library.fetched == 0
 
 

@@ -136,10 +136,8 @@ async def test_the_upstream_counts_where_it_can(protocol: str, record: Any) -> N
         assert client.body == response
         assert "dragoman-estimate" not in client.headers
         assert client.headers["request-id"] == "req_theirs"
-        assert (
-            up.last.url
-            == "http://up.test" + ("/v1beta/models" if protocol == GEMINI else "") + ENDS[protocol]
-        )
+        expected = "http://up.test" + ("/v1beta/models" if protocol == GEMINI else "") + ENDS[protocol]
+        assert up.last.url == expected
         assert up.last.body == (body if protocol == GEMINI else {**body, "model": "m"})
         if protocol == MESSAGES:
             assert up.last.headers["x-api-key"] == KEY

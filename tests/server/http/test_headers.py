@@ -229,11 +229,8 @@ def test_upstream_headers_that_are_forwarded() -> None:
     ],
 )
 def test_the_id_to_quote(headers: list[tuple[str, str]], found: str) -> None:
-    assert client_response_headers(headers, UPSTREAMS[CHAT], "own") == [
-        ("request-id", found),
-        ("x-request-id", found),
-        ("dragoman-request-id", "own"),
-    ]
+    expected = [("request-id", found), ("x-request-id", found), ("dragoman-request-id", "own")]
+    assert client_response_headers(headers, UPSTREAMS[CHAT], "own") == expected
 
 
 def ledger(*paths: str) -> Ledger:

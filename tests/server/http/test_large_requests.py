@@ -97,6 +97,5 @@ async def test_a_large_event_is_translated_in_a_thread_however_it_is_cut(
     gateway = scripted(CHAT, Script([first, *parts, end]))
     client = await gateway.request(MESSAGES, streams=True)
     assert client.body.count(TEXT.encode()) == 1
-    assert (inline[0], inline[-2], inline[-1]) == (True, False, True), (
-        "the end of the event is not handled on the loop"
-    )
+    found = (inline[0], inline[-2], inline[-1])
+    assert found == (True, False, True), "the end of the event is not handled on the loop"

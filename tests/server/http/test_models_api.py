@@ -174,12 +174,8 @@ async def test_a_model_in_the_form_of_anthropic() -> None:
         found = {entry["id"]: entry for entry in page["data"]}
     assert (page["first_id"], page["last_id"], page["has_more"]) == (LISTED[0], LISTED[-1], False)
     assert found["claude-x"] == {"type": "model", **CLAUDE}
-    assert found["anthropic/claude-x"] == {
-        "type": "model",
-        **CLAUDE,
-        "id": "anthropic/claude-x",
-        "display_name": "Claude X (anthropic)",
-    }
+    expected = {"type": "model", **CLAUDE, "id": "anthropic/claude-x", "display_name": "Claude X (anthropic)"}
+    assert found["anthropic/claude-x"] == expected
     assert found["fast"] == {
         "type": "model",
         "id": "fast",

@@ -39,9 +39,8 @@ async def test_each_file_has_the_policy() -> None:
             assert client.headers["x-content-type-options"] == "nosniff"
             assert client.headers["referrer-policy"] == "no-referrer"
             assert client.headers["cross-origin-opener-policy"] == "same-origin"
-            assert client.headers["content-type"].partition(";")[0] == TYPES.get(
-                name, client.headers["content-type"].partition(";")[0]
-            )
+            expected = TYPES.get(name, client.headers["content-type"].partition(";")[0])
+            assert client.headers["content-type"].partition(";")[0] == expected
             etag = {"if-none-match": client.headers["etag"]}
             again = await running.call(f"/ui/{name}", method="GET", headers=etag)
             assert (again.status, again.body) == (304, b"")
@@ -99,11 +98,8 @@ async def test_a_request_is_explained_as_the_command_does() -> None:
     async with gateway() as running:
         found = await running.json("/admin/explain/v1/messages", body)
         [step] = found["upstreams"]
-        assert (found["model"], found["protocol"], step["mode"]) == (
-            "chat/m",
-            "anthropic_messages",
-            "translated",
-        )
+        expected = ("chat/m", "anthropic_messages", "translated")
+        assert (found["model"], found["protocol"], step["mode"]) == expected
         assert step["body"] == {"model": "m", "messages": body["messages"], "max_tokens": 9}
         assert [loss[:2] for loss in step["losses"]] == [["dropped", "/container"]]
         assert "sk-upstream" not in json.dumps(found)
@@ -203,11 +199,8 @@ async def test_recordings_are_listed_and_searched(tmp_path: Path) -> None:
         ):
             assert len((await listed(query))[0]) == count, query
         [one] = (await running.get("/admin/recordings?q=beta"))["recordings"]
-        assert (one["protocol"], one["upstreams"], one["status"]) == (
-            "anthropic_messages",
-            ["chat/echo"],
-            200,
-        )
+        expected = ("anthropic_messages", ["chat/echo"], 200)
+        assert (one["protocol"], one["upstreams"], one["status"]) == expected
         for query in ("limit=0", "limit=201", "limit=x"):
             await running.get(f"/admin/recordings?{query}", status=400)
 
@@ -233,21 +226,16 @@ async def test_one_recording_and_what_becomes_of_it_now(tmp_path: Path) -> None:
         [file] = tmp_path.glob("*.json")
         client = await running.call(f"/admin/recordings/{id}", method="GET")
         assert client.body == file.read_bytes()
-        assert (client.headers["content-type"], client.headers["cache-control"]) == (
-            "application/json",
-            "no-store",
-        )
+        expected = ("application/json", "no-store")
+        assert (client.headers["content-type"], client.headers["cache-control"]) == expected
         same = await running.get(f"/admin/recordings/{id}/replay")
         assert (same["difference"], same["error"], same["from"]) == (None, "", "chat/echo")
         changed = json.loads(file.read_bytes())
         changed["response"]["pieces"][0][1] = changed["response"]["pieces"][0][1].replace("alpha", "omega")
         file.write_text(json.dumps(changed))
         other = (await running.get(f"/admin/recordings/{id}/replay"))["difference"]
-        assert (other["where"], "omega" in other["recorded"], "alpha" in other["now"]) == (
-            "response",
-            True,
-            True,
-        )
+        expected = ("response", True, True)
+        assert (other["where"], "omega" in other["recorded"], "alpha" in other["now"]) == expected
         file.write_text("{}")
         await running.get(f"/admin/recordings/{id}/replay", status=422)
         assert (await running.get("/admin/recordings"))["recordings"] == []

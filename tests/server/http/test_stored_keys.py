@@ -90,11 +90,8 @@ async def test_the_life_of_a_key_over_two_gateways() -> None:
 
         made = await admin(one, "POST", "", {"name": "ci", "group": "team", "expires": "30d"}, 201)
         first = made.pop("key")
-        assert made == await admin(one, "GET", "/ci") | {
-            "source": "store",
-            "group": "team",
-            "state": "active",
-        }
+        expected = await admin(one, "GET", "/ci") | {"source": "store", "group": "team", "state": "active"}
+        assert made == expected
         assert await statuses(first) == [200, 200]
         assert await status_of(other, first, "two/m") == 403, "the group has no such model"
         second = (await admin(other, "POST", "/ci/rotate", {"overlap": "1h"}))["key"]
@@ -108,10 +105,8 @@ async def test_the_life_of_a_key_over_two_gateways() -> None:
         assert (own["name"], own["group"]["models"], own["total"]["requests"]) == ("ci", ["up/*"], 4)
         listed = await admin(other, "GET", "")
         assert [key["requests"] for key in listed["keys"]] == [0, 4]
-        assert [(key["name"], key["source"]) for key in listed["keys"]] == [
-            ("filed", "file"),
-            ("ci", "store"),
-        ]
+        expected = [("filed", "file"), ("ci", "store")]
+        assert [(key["name"], key["source"]) for key in listed["keys"]] == expected
         assert [group["name"] for group in listed["groups"]] == ["team"]
         assert await admin(other, "DELETE", "/ci") == {"name": "ci", "state": "revoked"}
         assert await statuses(third) == [401, 401]
@@ -129,9 +124,8 @@ async def test_keys_outlive_the_process_and_only_their_hashes_are_kept() -> None
     assert "drk_" not in str(store.key_tables())
     app = app_of(store)
     async with app.lifespan():
-        assert [await status_of(app, each) for each in (key, key[:-1], key + "a", "drk_", "ci")] == [200] + [
-            401
-        ] * 4
+        expected = [200] + [401] * 4
+        assert [await status_of(app, each) for each in (key, key[:-1], key + "a", "drk_", "ci")] == expected
         assert await status_of(app, store.key_tables()["ci"]) == 401
 
 
@@ -424,9 +418,8 @@ async def test_each_change_is_in_the_audit_log_and_no_key_is(
     assert {(row["by"], row["address"]) for row in rows} == {("admin key", "127.0.0.1")}
     assert (rows[0]["group"], rows[0]["budget"]) == ("team", 5.0)
     logged = [each.__dict__["dragoman"] for each in caplog.records if each.name == "dragoman.audit"]
-    assert [{**row, "time": None} for row in rows] == [
-        {**json.loads(json.dumps(row, default=str)), "time": None} for row in logged
-    ]
+    expected = [{**json.loads(json.dumps(row, default=str)), "time": None} for row in logged]
+    assert [{**row, "time": None} for row in rows] == expected
     everything = file.read_text() + str([each.__dict__ for each in caplog.records])
     for secret in (made["key"], rotated["key"], ADMIN_KEY, SECRET.reveal(), "hash"):
         assert secret not in everything

@@ -186,10 +186,8 @@ async def test_a_session_of_codex(upstream: str) -> None:
         warm_up = await client.turn()
         for event in warm_up:
             OF_SDK.validate_python(event)
-        assert [event["type"] for event in (warm_up[0], warm_up[-1])] == [
-            "response.created",
-            "response.completed",
-        ]
+        expected = ["response.created", "response.completed"]
+        assert [event["type"] for event in (warm_up[0], warm_up[-1])] == expected
         response = warm_up[-1]["response"]
         assert (response["output"], response["usage"]["total_tokens"]) == ([], 0)
         assert up.upstreams.sent == []
@@ -320,11 +318,8 @@ async def test_lanes_run_side_by_side_and_each_in_order() -> None:
             if "response" in event
         }
         assert sorted(lanes.values(), key=str) == [None, "a", "a"]
-        assert [sent.body["messages"][0]["content"] for sent in up.sent] == [
-            "default",
-            "first of a",
-            "second of a",
-        ]
+        expected = ["default", "first of a", "second of a"]
+        assert [sent.body["messages"][0]["content"] for sent in up.sent] == expected
 
 
 async def test_what_has_no_room_is_refused_with_a_time() -> None:
@@ -532,10 +527,8 @@ async def test_a_bug_is_an_error_and_leaves_the_connection(monkeypatch: pytest.M
             client.create()
             while (event := await client.next_event())["type"] != "error":
                 pass
-        assert (event["status"], event["error"]["message"]) == (
-            500,
-            "internal error of the gateway; see its log",
-        )
+        expected = (500, "internal error of the gateway; see its log")
+        assert (event["status"], event["error"]["message"]) == expected
         client.create()
         assert (await client.turn())[-1]["type"] == "response.completed"
 

@@ -53,9 +53,8 @@ def test_each_field_for_context_and_output() -> None:
         for name in reversed(path):
             value = {name: value}
         (model,) = read_models(json.dumps([{"id": "m", **value}]).encode()).models
-        assert (model.context, model.output) == (
-            (12_345, None) if path in CONTEXT_FIELDS else (None, 12_345)
-        ), path
+        found = (model.context, model.output)
+        assert found == (12_345, None) if path in CONTEXT_FIELDS else (None, 12_345), path
 
 
 def test_no_fact_is_read_from_the_place_of_another() -> None:

@@ -107,9 +107,8 @@ async def test_pages_are_followed(protocol: str, cursor: str) -> None:
     base = "http://up.test" if protocol == MESSAGES else "http://up.test/v1"
     assert await ids_of(upstreams, upstream_of(protocol, base)) == ["a", "b", "c&d=/", "e"]
     assert [request.query.get(cursor) for request in upstreams.sent] == [None, "b", "c&d=/"]
-    assert {request.query.get("limit") for request in upstreams.sent} == {
-        "1000" if protocol == MESSAGES else None
-    }
+    found = {request.query.get("limit") for request in upstreams.sent}
+    assert found == {"1000" if protocol == MESSAGES else None}
 
 
 async def test_a_server_without_pages_gets_a_second_request() -> None:
@@ -182,9 +181,8 @@ async def test_a_failure(failure: str, pages: list[Script]) -> None:
 async def test_after_a_refused_account_the_next_one_is_tried(status: int) -> None:
     upstreams = ListingUpstreams({OPENAI_URL: [Script(status=status), openai_list("a")]})
     assert await ids_of(upstreams, accounts=2) == ["a"]
-    assert [request.headers["authorization"] for request in upstreams.sent] == [
-        f"Bearer {key}" for key in KEYS[:2]
-    ]
+    found = [request.headers["authorization"] for request in upstreams.sent]
+    assert found == [f"Bearer {key}" for key in KEYS[:2]]
 
 
 async def test_only_so_many_accounts_are_tried() -> None:

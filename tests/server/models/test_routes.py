@@ -136,13 +136,8 @@ def test_without_a_name_a_request_is_refused_and_without_the_simulator_its_names
 
 def test_the_listed_ids_are_known_names_with_a_route() -> None:
     ids = model_ids(MANY)
-    assert ids == (
-        "fast",
-        "local/old",
-        "local/qwen3",
-        "local/org/llama",
-        *SIMULATED,
-    )
+    expected = ("fast", "local/old", "local/qwen3", "local/org/llama", *SIMULATED)
+    assert ids == expected
     for name in ids:
         assert isinstance(resolve(MANY, C, name), ModelRoute)
     assert model_ids(Settings()) == SIMULATED
@@ -170,10 +165,8 @@ def test_a_request_is_relayed_if_the_upstream_has_its_protocol(server: UpstreamS
     for client in [*UPSTREAM_PROTOCOLS, "simple_chat"]:
         route = resolve(Settings(upstreams=(server,)), client, f"{server.name}/x")
         assert isinstance(route, ModelRoute), (server.name, client)
-        assert route.upstream_protocol == (client if client in server.protocols else server.protocol), (
-            server.name,
-            client,
-        )
+        expected = client if client in server.protocols else server.protocol
+        assert route.upstream_protocol == expected, (server.name, client)
 
 
 def test_each_family_is_routed_to_its_vendors_upstream() -> None:

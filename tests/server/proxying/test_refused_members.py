@@ -62,10 +62,8 @@ def test_members_are_remembered_for_a_time() -> None:
 
 def test_a_model_cannot_lose_all_its_members() -> None:
     members = RefusedMembers()
-    assert [members.add("up", "m", f"m{n}", 5) for n in range(MAX_LEFT_OUT + 1)] == [
-        *[True] * MAX_LEFT_OUT,
-        False,
-    ]
+    expected = [*[True] * MAX_LEFT_OUT, False]
+    assert [members.add("up", "m", f"m{n}", 5) for n in range(MAX_LEFT_OUT + 1)] == expected
     assert members.add("up", "m", "m0", 5)
 
 
@@ -86,15 +84,13 @@ async def test_a_refused_member_is_left_out_at_once_and_of_later_requests(
         client = await gateway.call(PATHS[CHAT], body)
         assert client.status == 200
         assert ["seed" in each.body for each in gateway.sent] == [True, False]
-        assert gateway.sent[1].body == {
-            name: each for name, each in gateway.sent[0].body.items() if name != "seed"
-        }
+        expected = {name: each for name, each in gateway.sent[0].body.items() if name != "seed"}
+        assert gateway.sent[1].body == expected
         assert client.headers["dragoman-loss"] == "1; dropped=/seed"
         await gateway.call(PATHS[CHAT], body)
         assert "seed" not in gateway.sent[2].body
-    assert [record.getMessage() for record in caplog.records if "seed" in record.getMessage()] == [
-        "up/m has refused seed: it is left out for 3600 s"
-    ]
+    expected = ["up/m has refused seed: it is left out for 3600 s"]
+    assert [record.getMessage() for record in caplog.records if "seed" in record.getMessage()] == expected
 
 
 @pytest.mark.anyio

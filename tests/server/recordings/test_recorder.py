@@ -319,9 +319,8 @@ async def test_a_folder_that_cannot_be_written_is_a_warning(
     async with gateway(record=str(place)) as running:
         client = await running.call("/v1/messages", body_of("chat/echo"))
     assert client.status == 200
-    assert [each.name for each in caplog.records if "is not recorded" in each.message] == [
-        "dragoman.recordings"
-    ]
+    expected = ["dragoman.recordings"]
+    assert [each.name for each in caplog.records if "is not recorded" in each.message] == expected
 
 
 def some_recording(number: int, at: int) -> Recording:
@@ -403,10 +402,8 @@ async def test_texts_are_replaced_letter_by_letter(body: bytes, redacted: bytes)
 
 async def test_credentials_in_headers() -> None:
     headers = [("Authorization", "Bearer abc"), ("x-team", "abc")]
-    assert redact_headers(headers, lambda text: text.replace("abc", "?")) == (
-        ("Authorization", "****"),
-        ("x-team", "?"),
-    )
+    expected = (("Authorization", "****"), ("x-team", "?"))
+    assert redact_headers(headers, lambda text: text.replace("abc", "?")) == expected
 
 
 async def test_bytes_that_are_no_text_survive(tmp_path: Path) -> None:

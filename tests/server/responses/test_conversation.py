@@ -69,10 +69,8 @@ def test_the_items_of_an_input() -> None:
 
 def test_every_other_value_of_a_request_keeps_its_bytes() -> None:
     body = b'{"a": 1.50, "input": "x", "model":"m", "previous_response_id":"resp_1", "z":{"k" : "\\u00e9"}}'
-    assert (
-        conversation.replace_input(peek(body), [USER, USER], without={"model"})
-        == b'{"a":1.50,"z":{"k" : "\\u00e9"},"input":[' + USER + b"," + USER + b"]}"
-    )
+    expected = b'{"a":1.50,"z":{"k" : "\\u00e9"},"input":[' + USER + b"," + USER + b"]}"
+    assert conversation.replace_input(peek(body), [USER, USER], without={"model"}) == expected
     assert conversation.replace_input(peek(b'{"input":[]}'), []) == b'{"input":[]}'
 
 
@@ -242,11 +240,8 @@ def test_the_responses_that_are_stored() -> None:
         )
         assert (response is not None) is stored, name
         if response is not None:
-            assert (response.owner, response.created, response.input) == (
-                "me",
-                5,
-                (StoredItem("a", USER),),
-            ), name
+            expected = ("me", 5, (StoredItem("a", USER),))
+            assert (response.owner, response.created, response.input) == expected, name
             whole = json.loads(
                 json.dumps(conversation.response_body(response), default=lambda raw: json.loads(bytes(raw)))
             )

@@ -28,11 +28,8 @@ async def test_a_deleted_response_is_gone_and_the_conversation_goes_on(up: Gatew
     first = await create_response(up, "chat", "one")
     second = await create_response(up, "chat", "two", previous_response_id=first["id"])
     path = f"{PATH}/{first['id']}"
-    assert await up.json(path, method="DELETE") == {
-        "id": first["id"],
-        "object": "response",
-        "deleted": True,
-    }
+    expected = {"id": first["id"], "object": "response", "deleted": True}
+    assert await up.json(path, method="DELETE") == expected
     await up.get(path, 404)
     await up.json(path, method="DELETE", status=404)
     await refused(up, 400, {"model": "chat/echo", "input": "x", "previous_response_id": first["id"]})
@@ -79,11 +76,8 @@ async def test_a_response_in_the_background_can_be_streamed_again(up: Gateway, u
     assert client.headers["content-type"] == "text/event-stream; charset=utf-8"
     events = frames(client.body)
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
-    assert [event["type"] for event in events[:3]] == [
-        "response.created",
-        "response.in_progress",
-        "response.output_item.added",
-    ]
+    expected = ["response.created", "response.in_progress", "response.output_item.added"]
+    assert [event["type"] for event in events[:3]] == expected
     assert {event["response"]["id"] for event in events if "response" in event} == {first["id"]}
     assert events[0]["response"]["metadata"] == {"a": "b"}
     assert (events[0]["response"]["status"], events[0]["response"]["output"]) == ("in_progress", [])
@@ -146,12 +140,8 @@ async def test_input_items_are_the_whole_input_of_the_model(up: Gateway) -> None
     data = page["data"]
     assert [item["content"][0]["text"] for item in data] == ["one", "one", "two", "hm"]
     assert [item["role"] for item in data] == ["user", "assistant", "user", "assistant"]
-    assert [item["content"][0]["type"] for item in data] == [
-        "input_text",
-        "output_text",
-        "input_text",
-        "output_text",
-    ]
+    expected = ["input_text", "output_text", "input_text", "output_text"]
+    assert [item["content"][0]["type"] for item in data] == expected
     assert all(item["id"] and item["type"] == "message" and item["status"] == "completed" for item in data)
     assert data[1] == first["output"][0]
     assert data[2] == {**named, "status": "completed"}

@@ -379,9 +379,8 @@ async def test_a_stop_is_announced_and_open_streams_go_on() -> None:
         client.frames.clear()
         await client.protocol.stop()
         await settle()
-        assert [(code_of(frame), frame.last_stream_id) for frame in client.take(GoAwayFrame)] == [
-            ("NO_ERROR", 3)
-        ]
+        expected = [("NO_ERROR", 3)]
+        assert [(code_of(frame), frame.last_stream_id) for frame in client.take(GoAwayFrame)] == expected
         await client.send(client.request(5), window(0, 100), window(1, 100))
         assert client.resets() == [(5, "REFUSED_STREAM")]
         await client.send(reset(1))
@@ -589,9 +588,8 @@ def test_more_than_a_rate_is_too_much(frame: Frame | bytes, burst: int, per_seco
     with pytest.raises(DenialOfServiceError):
         receive(connection, 2.0, frame)
     sent = bytearray(connection.data_to_send())
-    assert [code_of(each) for each in frames_of(sent) if isinstance(each, GoAwayFrame)] == [
-        "ENHANCE_YOUR_CALM"
-    ]
+    expected = ["ENHANCE_YOUR_CALM"]
+    assert [code_of(each) for each in frames_of(sent) if isinstance(each, GoAwayFrame)] == expected
 
 
 def test_small_messages_of_a_websocket_are_not_empty() -> None:

@@ -49,9 +49,8 @@ def test_it_prints_its_address_and_serves_there_and_exits_with_0(
         server.signal(number)
         assert server.wait() == 0
     # The line comes once; after it come the application's own and those of the stop, and no noise of the server's.
-    assert [line for line in server.output if "listens" in line] == [
-        f"Dragoman listens on http://127.0.0.1:{server.port} ({backend})"
-    ]
+    expected = [f"Dragoman listens on http://127.0.0.1:{server.port} ({backend})"]
+    assert [line for line in server.output if "listens" in line] == expected
     listens, stop, shut_down, stopped = server.output[-4:]
     assert listens.startswith("Dragoman listens")
     assert json.loads(stop)["message"] == f"{number.name}: no new connections; no request is open"

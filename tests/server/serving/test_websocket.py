@@ -102,25 +102,16 @@ async def test_messages_of_both_kinds(over: Over) -> None:
     app = App()
     sent = over.frames(frame(PING, b"p"), frame(TEXT, b"hello")), 0.5, over.frames(frame(BINARY, b"\xff"))
     answer, ended = await serve(app, over, *sent, 0.5, over.frames(close(1000)))
-    assert (answer.status, answer.headers.get("sec-websocket-extensions")) == (
-        (101, None) if isinstance(over, OverHTTP1) else (200, None)
-    )
-    assert answer.frames == [
-        (FIN | PONG, b"p"),
-        HELLO,
-        (FIN | BINARY, b"\xff"),
-        (FIN | CLOSE, b"\3\xe8"),
-    ]
+    expected = (101, None) if isinstance(over, OverHTTP1) else (200, None)
+    assert (answer.status, answer.headers.get("sec-websocket-extensions")) == expected
+    expected = [(FIN | PONG, b"p"), HELLO, (FIN | BINARY, b"\xff"), (FIN | CLOSE, b"\3\xe8")]
+    assert answer.frames == expected
     assert app.received == ["hello", b"\xff"]
     assert app.left == (1, 1000, "")
     assert isinstance(app.raised, OSError)
     assert (ended, answer.ended) == (1, "" if isinstance(over, OverHTTP1) else "end")
-    assert {key: app.scope[key] for key in ("type", "scheme", "path", "subprotocols")} == {
-        "type": "websocket",
-        "scheme": "ws",
-        "path": "/ws",
-        "subprotocols": [],
-    }
+    expected = {"type": "websocket", "scheme": "ws", "path": "/ws", "subprotocols": []}
+    assert {key: app.scope[key] for key in ("type", "scheme", "path", "subprotocols")} == expected
     of_http1 = {NOW} if isinstance(over, OverHTTP1) else set()
     assert app.scope["extensions"].keys() == {"websocket.http.response", DRAINING, UTF8, *of_http1}
 
@@ -151,9 +142,8 @@ async def test_deflated_messages_are_accepted_and_none_is_sent(over: Over) -> No
     compressed = bytes.fromhex("f248cdc9c90700")  # RFC 7692, 7.2.3.1
     sent = over.frames(frame(COMPRESSED | TEXT, compressed))
     answer, _ = await serve(App(), over, sent, 1.0, over.frames(close(1000)), opening=over.opening(DEFLATE))
-    assert answer.headers["sec-websocket-extensions"] == (
-        "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
-    )
+    expected = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
+    assert answer.headers["sec-websocket-extensions"] == expected
     assert answer.frames[0] == (FIN | TEXT, b"Hello")
 
 
@@ -540,9 +530,8 @@ async def test_an_upgrade(name: str) -> None:
 
     answer, _ = await serve(either, over, 1.0, over.frames(close(1000)), opening=over.opening(fields))
     assert answer.status == status
-    assert answer.headers.get("sec-websocket-accept") == (
-        "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" if status == 101 else None
-    )
+    expected = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" if status == 101 else None
+    assert answer.headers.get("sec-websocket-accept") == expected
     assert answer.headers.get("sec-websocket-version") == ("13" if status == 426 else None)
 
 
@@ -562,10 +551,8 @@ async def hello(send: Send) -> None:
 async def test_an_extended_connect(fields: dict[str, str], status: int) -> None:
     over = OVER["h2"]
     answer, _ = await serve(App(), over, 1.0, over.frames(close(1000)), opening=over.opening(fields))
-    assert (answer.status, answer.headers.get("sec-websocket-version")) == (
-        status,
-        "13" if status == 426 else None,
-    )
+    expected = (status, "13" if status == 426 else None)
+    assert (answer.status, answer.headers.get("sec-websocket-version")) == expected
 
 
 NO_CONTEXT = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"

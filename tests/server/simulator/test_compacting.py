@@ -24,10 +24,8 @@ def compacted(**body: Any) -> SimulatedReply:
 def test_the_summary_is_accepted_as_input() -> None:
     response = json.loads(body_of(compacted(model="echo", input=STORY)))
     assert response.keys() == {"id", "object", "created_at", "output", "usage"}
-    assert [(item["type"], item.get("role")) for item in response["output"]] == [
-        ("message", "user"),
-        ("compaction", None),
-    ]
+    found = [(item["type"], item.get("role")) for item in response["output"]]
+    assert found == [("message", "user"), ("compaction", None)]
     further = [*response["output"], {"role": "user", "content": "Go on"}]
     requested = encoded({"model": "echo", "input": further})
     after = json.loads(body_of(reply_to(RESPONSES, requested)))

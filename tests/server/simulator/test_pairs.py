@@ -51,9 +51,8 @@ def test_a_tool_loop_comes_to_its_end(client: str, upstream: str, model: str) ->
     first = context(client, upstream, body)
     assert check_whole(client, first) == []
     calls = meaning_of_whole(client, first).calls
-    assert [call.name for call in calls] == {"reasoning": ["look"], "tools": ["look", "see"]}.get(
-        model, ["patch"]
-    )
+    found = [call.name for call in calls]
+    assert found == {"reasoning": ["look"], "tools": ["look", "see"]}.get(model, ["patch"])
     second = context(client, upstream, follow(client, body, json.loads(first), ["found"] * len(calls)))
     text = meaning_of_whole(client, second).text(Kind.TEXT)
     assert text == "\n".join(f"{call.name} returned: found" for call in calls)

@@ -147,9 +147,5 @@ FRAMING_BYTES = st.text("01a:; x\r\n", max_size=40).map(str.encode)
 def test_any_bytes_end_the_same_way_whole_or_cut(data: bytes, cut: int) -> None:
     whole, body = fed([data])
     halved, same_body = fed([data[:cut], data[cut:]])
-    assert (body, str(whole.error), whole.complete, whole.unused) == (
-        same_body,
-        str(halved.error),
-        halved.complete,
-        halved.unused,
-    )
+    expected = (same_body, str(halved.error), halved.complete, halved.unused)
+    assert (body, str(whole.error), whole.complete, whole.unused) == expected

@@ -41,14 +41,10 @@ async def opened(account: AccountSettings, **upstream: Any) -> Opened:
 async def test_the_key_of_the_account_replaces_a_header_of_the_settings() -> None:
     keyless = AccountSettings(upstream="up", name="a")
     with_key = AccountSettings(upstream="up", name="a", api_key=Secret("k"))
-    assert (await opened(keyless)).call.headers == [
-        ("accept", "application/json"),
-        ("authorization", "of a setting"),
-    ]
-    assert (await opened(with_key)).call.headers == [
-        ("accept", "application/json"),
-        ("authorization", "Bearer k"),
-    ]
+    found = (await opened(keyless)).call.headers
+    assert found == [("accept", "application/json"), ("authorization", "of a setting")]
+    found = (await opened(with_key)).call.headers
+    assert found == [("accept", "application/json"), ("authorization", "Bearer k")]
 
 
 async def test_the_timeouts_are_the_upstreams() -> None:
