@@ -35,15 +35,8 @@ def build(tree: Path, target: Path, umask: int = 0o022, **environ: str) -> dict[
     """The files of a release, by the end of their names."""
     environment = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
     command = [sys.executable, "-m", "hatchling", "build", "-d", str(target)]
-    subprocess.run(
-        command,
-        cwd=tree,
-        env=environment | environ,
-        umask=umask,
-        check=True,
-        capture_output=True,
-        timeout=120,
-    )
+    env = environment | environ
+    subprocess.run(command, cwd=tree, env=env, umask=umask, check=True, capture_output=True, timeout=120)
     return {path.suffix: path for path in target.iterdir()}
 
 

@@ -148,11 +148,8 @@ def bench_streams(pairs: list[str], rounds: int, *, general: bool = False) -> li
 
 def conversation(protocol: str, messages: int, *, tools: bool = True) -> bytes:
     """A client's request: turns of text, or an agent's with tools, calls and results (a quarter of it each)."""
-    schema = {
-        "type": "object",
-        "properties": {"path": {"type": "string"}, "limit": {"type": "integer"}},
-        "required": ["path"],
-    }
+    properties = {"path": {"type": "string"}, "limit": {"type": "integer"}}
+    schema = {"type": "object", "properties": properties, "required": ["path"]}
     chat: list[dict[str, object]] = []
     for n in range(messages):
         kind = n % 4 if tools else 3 * (n % 2)

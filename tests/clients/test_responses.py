@@ -68,11 +68,8 @@ def reasoning_options(protocol: str) -> Body:
     if protocol == MESSAGES:
         return {"thinking": {"type": "adaptive", "display": "summarized"}}
     if protocol == RESPONSES:
-        return {
-            "reasoning": {"effort": "low", "summary": "auto"},
-            "include": ["reasoning.encrypted_content"],
-            "store": False,
-        }
+        reasoning = {"effort": "low", "summary": "auto"}
+        return {"reasoning": reasoning, "include": ["reasoning.encrypted_content"], "store": False}
     return {"reasoning_effort": "low"}
 
 

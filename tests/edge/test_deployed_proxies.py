@@ -93,17 +93,11 @@ class DeployedProxy:
             self.port: int = found.getsockname()[1]
         file = directory / "Caddyfile"  # Caddy chooses the language by the name
         file.write_text(configuration(name, directory, certificate, self.port, gateway))
-        command = {
-            "nginx": ["nginx", "-p", str(directory), "-c", str(file), "-e", str(directory / "error")],
-            "caddy": ["caddy", "run", "--config", str(file)],
-        }[name]
+        nginx = ["nginx", "-p", str(directory), "-c", str(file), "-e", str(directory / "error")]
+        command = {"nginx": nginx, "caddy": ["caddy", "run", "--config", str(file)]}[name]
         with (directory / "output").open("w") as out:
-            self._process = subprocess.Popen(
-                command,
-                env={"PATH": os.environ["PATH"], "HOME": str(directory)},
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
+            env = {"PATH": os.environ["PATH"], "HOME": str(directory)}
+            self._process = subprocess.Popen(command, env=env, stdout=out, stderr=subprocess.STDOUT)
         self._output = directory / "output"
 
     def connect(self) -> ssl.SSLSocket:

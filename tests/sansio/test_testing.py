@@ -58,12 +58,8 @@ def test_a_stream_that_ends_too_early_has_no_events() -> None:
 
 
 def test_a_pair_translates_both_ways() -> None:
-    pair = Pair(
-        client=MESSAGES,
-        upstream=CHAT,
-        capabilities=ChatCapabilities(max_tokens_field="max_tokens"),
-        model="big",
-    )
+    capabilities = ChatCapabilities(max_tokens_field="max_tokens")
+    pair = Pair(client=MESSAGES, upstream=CHAT, capabilities=capabilities, model="big")
     requested = decode(pair.translate_request(BODY))
     assert (requested["model"], requested["max_tokens"]) == ("big", 9)
     whole = pair.translate_response(STREAM)

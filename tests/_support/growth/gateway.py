@@ -263,12 +263,8 @@ def _with_budgets(budgets: int) -> Work:
 
 def _with_secrets(secrets: int) -> Work:
     formatter = JSONFormatter(Mask([f"{number:08}-key-of-an-account" for number in range(secrets)]))
-    known = {
-        "id": "0123456789abcdef",
-        "protocol": "openai_chat",
-        "path": "/v1/chat/completions",
-        "status": 200,
-    }
+    path = "/v1/chat/completions"
+    known = {"id": "0123456789abcdef", "protocol": "openai_chat", "path": path, "status": 200}
     record = logging.makeLogRecord({"msg": "request", "dragoman": known})
 
     def work() -> None:

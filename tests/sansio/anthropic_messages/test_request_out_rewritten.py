@@ -51,11 +51,8 @@ def test_settings_that_a_pass_removed_are_removed() -> None:
         output_config={"format": {"type": "json_schema", "schema": SCHEMA}, "effort": "low"},
         output_format=None,
     )
-    out, _ = rewrite(
-        msgspec.structs.replace(
-            request, params={"max_output_tokens": 5000, "stop": ["a"]}, response_format=None
-        )
-    )
+    params = {"max_output_tokens": 5000, "stop": ["a"]}
+    out, _ = rewrite(msgspec.structs.replace(request, params=params, response_format=None))
     del out["messages"]
     expected = {"stop_sequences": ["a"], "output_config": {"effort": "low"}, "thinking": {"type": "adaptive"}}
     assert out == expected
@@ -63,11 +60,8 @@ def test_settings_that_a_pass_removed_are_removed() -> None:
 
 def test_a_tool_that_a_pass_added() -> None:
     request = read(tools=[{**TOOL, "new": 1}])
-    request = msgspec.structs.replace(
-        request,
-        tools=(*request.tools, FunctionTool("json", parameters=SCHEMA)),
-        tool_choice=ToolChoice("named", "json"),
-    )
+    tools = (*request.tools, FunctionTool("json", parameters=SCHEMA))
+    request = msgspec.structs.replace(request, tools=tools, tool_choice=ToolChoice("named", "json"))
     out, _ = rewrite(request)
     assert out["tools"] == [{**TOOL, "new": 1}, {"name": "json", "input_schema": SCHEMA}]
     assert out["tool_choice"] == {"type": "tool", "name": "json"}
@@ -75,16 +69,12 @@ def test_a_tool_that_a_pass_added() -> None:
 
 def test_a_schema_that_a_pass_replaced_by_system_text() -> None:
     """There is no setting for any JSON object, and the instruction is system text."""
-    request = read(
-        system=[{"type": "text", "text": "S", "cache_control": MARK}],
-        output_config={"format": {"type": "json_schema", "schema": SCHEMA}},
-    )
+    output_config = {"format": {"type": "json_schema", "schema": SCHEMA}}
+    request = read(system=[{"type": "text", "text": "S", "cache_control": MARK}], output_config=output_config)
     instruction = Message("system", (Text("Answer in JSON."),), "/output_config/format")
-    request = msgspec.structs.replace(
-        request,
-        messages=(instruction, *request.messages),
-        response_format=ResponseFormat(path="/output_config/format"),
-    )
+    messages = (instruction, *request.messages)
+    response_format = ResponseFormat(path="/output_config/format")
+    request = msgspec.structs.replace(request, messages=messages, response_format=response_format)
     system = [
         {"type": "text", "text": "Answer in JSON."},
         {"type": "text", "text": "S", "cache_control": MARK},

@@ -59,12 +59,8 @@ def losses_of(ledger: Ledger) -> list[tuple[LossCode, str]]:
 
 
 def test_a_request() -> None:
-    body = request_body(
-        stream=True,
-        heat=0.5,
-        messages=[{"role": "user", "parts": [{"t": "text", "text": "hi"}]}],
-        tools=[{"t": "function", "name": "look"}],
-    )
+    messages = [{"role": "user", "parts": [{"t": "text", "text": "hi"}]}]
+    body = request_body(stream=True, heat=0.5, messages=messages, tools=[{"t": "function", "name": "look"}])
     out, whole = translated(body)
     assert out == {
         "model": "wire-model",
@@ -119,11 +115,8 @@ def test_the_response_context_of_a_request() -> None:
 
 def test_the_response_context_does_not_hold_the_conversation() -> None:
     """A stream may stay open for hours, with a prompt of megabytes."""
-    body = request_body(
-        heat=0.5,
-        messages=[{"role": "user", "parts": [{"t": "text", "text": "hi"}]}],
-        tools=[{"t": "function", "name": "look"}],
-    )
+    messages = [{"role": "user", "parts": [{"t": "text", "text": "hi"}]}]
+    body = request_body(heat=0.5, messages=messages, tools=[{"t": "function", "name": "look"}])
     out = RequestTranslator(client=CLIENT, upstream=UPSTREAM).translate(body)
     assert out.request.messages
     assert out.request.tools
@@ -428,11 +421,9 @@ SCHEMA = {"type": "object", "properties": {}, "required": [], "additionalPropert
     ("enforces", "checked"), [(frozenset(), True), (frozenset({"schema", "tool_choice"}), False)]
 )
 def test_required_calls_are_checked_unless_the_upstream_enforces_them(enforces: Any, checked: bool) -> None:
-    body = request_body(
-        response_format={"schema": SCHEMA, "strict": True},
-        tools=[{"t": "function", "name": "f"}],
-        tool_choice={"mode": "required"},
-    )
+    response_format = {"schema": SCHEMA, "strict": True}
+    tools = [{"t": "function", "name": "f"}]
+    body = request_body(response_format=response_format, tools=tools, tool_choice={"mode": "required"})
     _, whole = translated(body, capabilities=Capabilities(enforces=enforces))
     found = (whole.undo.unenforced_format is not None, whole.undo.unenforced_choice is not None)
     assert found == (checked, checked)

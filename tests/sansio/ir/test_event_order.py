@@ -88,11 +88,8 @@ def test_every_phase_with_every_event(subtests: pytest.Subtests) -> None:
                 assert checker.state is phase
                 after = TRANSITIONS[phase].get(kind)
                 if after is None:
-                    refused(
-                        checker,
-                        SAMPLES[kind],
-                        f"{kind.__name__} is not allowed while the response is {phase.value}",
-                    )
+                    message = f"{kind.__name__} is not allowed while the response is {phase.value}"
+                    refused(checker, SAMPLES[kind], message)
                 else:
                     checker.check(SAMPLES[kind])
                     assert checker.state is after

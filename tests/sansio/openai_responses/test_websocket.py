@@ -110,17 +110,8 @@ def test_an_error_has_a_status() -> None:
     writer = SPEC.writer()
     assert writer.send(ERROR) == []
     (message,) = writer.end()
-    assert json.loads(message) == {
-        "type": "error",
-        "status": 429,
-        "error": {
-            "message": "slow down",
-            "type": "rate_limit_error",
-            "param": None,
-            "code": "rate_limit_exceeded",
-        },
-        "headers": {},
-    }
+    error = {"message": "slow down", "type": "rate_limit_error", "param": None, "code": "rate_limit_exceeded"}
+    assert json.loads(message) == {"type": "error", "status": 429, "error": error, "headers": {}}
 
 
 @pytest.mark.parametrize(

@@ -155,11 +155,8 @@ def test_the_configuration_decides_if_a_relay_is_rewritten() -> None:
 
 def test_hosts_refuse_chat_parameters_only_in_chat() -> None:
     """A rewritten Responses request keeps its `store`, though the server's Chat Completions may check bodies."""
-    local: dict[str, Any] = {
-        "protocol": CHAT,
-        "protocols": (CHAT, RESPONSES),
-        "base_url": "http://127.0.0.1:8000/v1",
-    }
+    base_url = "http://127.0.0.1:8000/v1"
+    local: dict[str, Any] = {"protocol": CHAT, "protocols": (CHAT, RESPONSES), "base_url": base_url}
     upstream = UpstreamSettings(name="up", **local)
     settings = Settings(upstreams=(upstream,))
     assert "store" in capabilities_for(settings, upstream, "m", UPSTREAMS[CHAT]).refuses
@@ -213,22 +210,15 @@ def test_chat_clients_of_strict_hosts(
     plan = planned(body, protocol=CHAT, base_url=url)
     turn = {**SENT_TURN, **reasoning}
     system, requested, _, result = FROM_AGENT["messages"]
-    assert json.loads(plan.body) == {
-        "model": model,
-        "messages": [{**system, "role": "system"}, requested, turn, result],
-        "max_tokens": 9,
-        **settings,
-    }
+    messages = [{**system, "role": "system"}, requested, turn, result]
+    assert json.loads(plan.body) == {"model": model, "messages": messages, "max_tokens": 9, **settings}
 
 
 def test_openais_newest_get_no_effort_beside_tools_from_chat_clients() -> None:
     function = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
-    requested = {
-        "model": "up/gpt-5.6-luna",
-        "messages": [{"role": "user", "content": "Hi"}],
-        "tools": [function],
-        "reasoning_effort": "high",
-    }
+    model = "up/gpt-5.6-luna"
+    messages = [{"role": "user", "content": "Hi"}]
+    requested = {"model": model, "messages": messages, "tools": [function], "reasoning_effort": "high"}
     plan = planned(requested, protocol=CHAT, base_url=OPENAI)
     sent = json.loads(plan.body)
     assert (sent["reasoning_effort"], sent["tools"]) == ("none", [function])

@@ -33,10 +33,8 @@ def fill(path: Path) -> None:
             2, cost_usd=1234.5
         ),
     }
-    uses = {
-        "ci": KeyUse(4, 13_028, 0.5, 1_790_000_000.0),
-        "web\x1b[31m": KeyUse(2, 0, 1234.5, 1_780_000_000.0),
-    }
+    ci = KeyUse(4, 13_028, 0.5, 1_790_000_000.0)
+    uses = {"ci": ci, "web\x1b[31m": KeyUse(2, 0, 1234.5, 1_780_000_000.0)}
     batch = UsageBatch("1", rows, uses, 0)
 
     async def write() -> None:

@@ -60,11 +60,8 @@ BUSY = Script([json.dumps({"error": {"message": f"busy {UPSTREAM_KEY}"}}).encode
 
 
 def chunk(text: str) -> bytes:
-    delta = {
-        "id": "c",
-        "object": "chat.completion.chunk",
-        "choices": [{"index": 0, "delta": {"content": text}}],
-    }
+    choices = [{"index": 0, "delta": {"content": text}}]
+    delta = {"id": "c", "object": "chat.completion.chunk", "choices": choices}
     return f"data: {json.dumps(delta)}\n\n".encode()
 
 

@@ -101,11 +101,8 @@ async def test_each_call_is_fitted_and_signed(tmp_path: Path, monkeypatch: pytes
         if request.method == "GET":
             return httpx2.Response(200, json={"data": [{"id": "kite"}]})
         if "seed" in json.loads(request.content):  # refused by its name, and sent again without it
-            error = {
-                "message": "Unsupported parameter: 'seed'",
-                "param": "seed",
-                "code": "unsupported_parameter",
-            }
+            message = "Unsupported parameter: 'seed'"
+            error = {"message": message, "param": "seed", "code": "unsupported_parameter"}
             return httpx2.Response(400, json={"error": error})
         return httpx2.Response(200, json=RESPONSE)
 

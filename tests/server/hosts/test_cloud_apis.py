@@ -409,11 +409,8 @@ async def test_the_other_endpoints_at_clouds(
         return httpx2.Response(200, json={})
 
     up = replace(INVOKE, protocol="openai_chat", protocols=("openai_chat",), base_url=base_url, host=host)
-    settings = Settings(
-        upstreams=(up,),
-        models={"m": "up/e"},
-        endpoints={"/v1/files": ("up",), "/v1/batches": ("up",)},
-    )
+    endpoints = {"/v1/files": ("up",), "/v1/batches": ("up",)}
+    settings = Settings(upstreams=(up,), models={"m": "up/e"}, endpoints=endpoints)
     app = create_app(settings, client=UpstreamClient(transport=httpx2.MockTransport(respond)))
     kind = "multipart/form-data; boundary=b" if isinstance(body, bytes) and body else "application/json"
     async with app.lifespan():

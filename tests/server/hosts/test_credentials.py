@@ -299,13 +299,8 @@ def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def bedrock(**settings: Any) -> UpstreamSettings:
-    given = {
-        "name": "up",
-        "protocol": MESSAGES.name,
-        "base_url": RUNTIME,
-        "host": "bedrock-invoke",
-        **settings,
-    }
+    host = "bedrock-invoke"
+    given = {"name": "up", "protocol": MESSAGES.name, "base_url": RUNTIME, "host": host, **settings}
     return UpstreamSettings(**given)
 
 
@@ -385,10 +380,8 @@ async def test_what_is_sent_is_signed_anew_each_time(
             )
         return httpx2.Response(200, json=SAID)
 
-    app = create_app(
-        Settings(upstreams=(bedrock(**settings),)),
-        client=UpstreamClient(transport=httpx2.MockTransport(respond)),
-    )
+    transport = httpx2.MockTransport(respond)
+    app = create_app(Settings(upstreams=(bedrock(**settings),)), client=UpstreamClient(transport=transport))
     with caplog.at_level(logging.DEBUG):
         async with app.lifespan():
             body = {**HELLO, "model": "up/arn:aws:bedrock:x:1:y/é", "top_k": 3}

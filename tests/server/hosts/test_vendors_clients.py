@@ -137,10 +137,8 @@ def ours(settings: dict[str, Any], body: dict[str, Any], path: str = "") -> http
     given = {"name": "up", "protocol": "anthropic_messages", "api_key": Secret(KEY), **settings}
 
     async def send() -> None:
-        app = create_app(
-            Settings(upstreams=(UpstreamSettings(**given),)),
-            client=UpstreamClient(transport=refuse(captured)),
-        )
+        upstreams = (UpstreamSettings(**given),)
+        app = create_app(Settings(upstreams=upstreams), client=UpstreamClient(transport=refuse(captured)))
         # The client of the vendor sends the newest version of the API.
         headers = {"anthropic-version": "2026-10-21", "anthropic-beta": BETA}
         async with app.lifespan():

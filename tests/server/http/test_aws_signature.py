@@ -259,12 +259,7 @@ async def test_the_limits_of_bodies_hold_for_what_is_signed() -> None:
 async def test_a_client_that_leaves_before_its_request_is_complete_gets_nothing() -> None:
     client = FakeClient(BODY, leaves_after=0)
     client._body.clear()
-    app = create_app(
-        Settings(
-            server=ServerSettings(secret=Secret("a-secret-of-some-length-0123456789")),
-            client_keys=(KEY,),
-            aws_keys=(AWS_KEY,),
-        )
-    )
+    server = ServerSettings(secret=Secret("a-secret-of-some-length-0123456789"))
+    app = create_app(Settings(server=server, client_keys=(KEY,), aws_keys=(AWS_KEY,)))
     await app(signed(now=time.time()), client.receive, client.send)
     assert client.messages == []

@@ -220,12 +220,8 @@ async def test_a_conversation_that_only_the_upstream_has(server: dict[str, Any])
         client = await up.call(PATHS[RESPONSES], asking(RESPONSES, "stateless/m", **theirs))
         check_refusal(RESPONSES, client, 400, "not found" if server else "server.response_store")
     async with gateway({ENDS[RESPONSES]: Script(connect=[UpstreamUnreachable("no way")])}, **server) as up:
-        check_refusal(
-            RESPONSES,
-            await up.call(PATHS[RESPONSES], body),
-            503,
-            'only upstream "openai" has the conversation',
-        )
+        message = 'only upstream "openai" has the conversation'
+        check_refusal(RESPONSES, await up.call(PATHS[RESPONSES], body), 503, message)
 
 
 FAILURES: dict[str, Script] = {

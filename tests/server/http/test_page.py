@@ -89,12 +89,8 @@ def test_the_page_names_no_other_host_and_sets_no_html() -> None:
 
 
 async def test_a_request_is_explained_as_the_command_does() -> None:
-    body = {
-        "model": "chat/m",
-        "max_tokens": 9,
-        "messages": [{"role": "user", "content": "Hi"}],
-        "container": "c",
-    }
+    messages = [{"role": "user", "content": "Hi"}]
+    body = {"model": "chat/m", "max_tokens": 9, "messages": messages, "container": "c"}
     async with gateway() as running:
         found = await running.json("/admin/explain/v1/messages", body)
         [step] = found["upstreams"]

@@ -586,11 +586,8 @@ async def test_what_refers_to_a_file_goes_to_the_account_that_has_it(
 ) -> None:
     spoken = ("openai_responses", "openai_chat")
     upstreams = keyless(upstream("up", "openai_responses", protocols=spoken, sticky=False))
-    settings: Any = {
-        "upstreams": upstreams,
-        "accounts": TWO[:2],
-        "endpoints": {"/v1/files": ("up",), "/v1/fine_tuning": ("up",)},
-    }
+    endpoints = {"/v1/files": ("up",), "/v1/fine_tuning": ("up",)}
+    settings: Any = {"upstreams": upstreams, "accounts": TWO[:2], "endpoints": endpoints}
     async with gateway(answer(A_FILE), answer(b"{}"), **settings) as (app, fake):
         await call(app, "/v1/files", b"--b--", headers={"content-type": FORM})
         for _ in range(3):

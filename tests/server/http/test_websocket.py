@@ -165,18 +165,10 @@ async def test_an_upstream_that_stores_its_responses_continues_them() -> None:
 @each_upstream
 async def test_a_session_of_codex(upstream: str) -> None:
     tool = {"type": "function", "name": "shell", "parameters": {"type": "object", "properties": {}}}
-    developer = {
-        "type": "message",
-        "role": "developer",
-        "content": [{"type": "input_text", "text": "Be brief."}],
-    }
-    common = {
-        "store": False,
-        "stream": True,
-        "tools": [tool],
-        "include": ["reasoning.encrypted_content"],
-        "prompt_cache_key": "k",
-    }
+    content = [{"type": "input_text", "text": "Be brief."}]
+    developer = {"type": "message", "role": "developer", "content": content}
+    include = ["reasoning.encrypted_content"]
+    common = {"store": False, "stream": True, "tools": [tool], "include": include, "prompt_cache_key": "k"}
     headers = {
         "openai-beta": "responses_websockets=2026-02-06",
         "x-codex-beta-features": "remote_compaction_v2",

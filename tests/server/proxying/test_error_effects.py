@@ -116,13 +116,9 @@ ONE, TWO = Secret("http://user:hidden@one.test:1"), Secret("http://two.test:1")
 def behind_a_proxy(a: RawResponse) -> PoolGateway:
     """Return two accounts behind one proxy, and a third one of another upstream behind another."""
     plays = {"a": a, "b": good("Hello from b"), "c": good("Hello from c")}
-    return pool_of(
-        MESSAGES,
-        plays,
-        accounts={"a": {"proxy": ONE}, "b": {"proxy": ONE}, "c": {"proxy": TWO}},
-        others={"else": (MESSAGES, ["c"])},
-        models={"m": ("up/m", "else/m")},
-    )
+    accounts = {"a": {"proxy": ONE}, "b": {"proxy": ONE}, "c": {"proxy": TWO}}
+    others = {"else": (MESSAGES, ["c"])}
+    return pool_of(MESSAGES, plays, accounts=accounts, others=others, models={"m": ("up/m", "else/m")})
 
 
 @pytest.mark.parametrize("failure", [GONE, LATE], ids=["refused", "no time"])

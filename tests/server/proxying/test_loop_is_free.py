@@ -229,11 +229,8 @@ async def test_no_message_holds_the_loop(name: str) -> None:
 
 
 def small_request(*, stream: bool) -> bytes:
-    each = {
-        "messages": [{"role": "user", "content": "Hi"}],
-        "input": "Hi",
-        "contents": [{"parts": [{"text": "Hi"}]}],
-    }
+    messages = [{"role": "user", "content": "Hi"}]
+    each = {"messages": messages, "input": "Hi", "contents": [{"parts": [{"text": "Hi"}]}]}
     return json.dumps({"model": "up/m", "max_tokens": 9, "stream": stream, **each}).encode()
 
 

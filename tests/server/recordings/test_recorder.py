@@ -52,12 +52,8 @@ QUESTION = "Where is the secret garden?"
 
 
 def body_of(model: str, *, stream: bool = True) -> dict[str, Any]:
-    return {
-        "model": model,
-        "max_tokens": 99,
-        "stream": stream,
-        "messages": [{"role": "user", "content": QUESTION}],
-    }
+    messages = [{"role": "user", "content": QUESTION}]
+    return {"model": model, "max_tokens": 99, "stream": stream, "messages": messages}
 
 
 def recordings(folder: Path) -> list[Recording]:

@@ -143,12 +143,8 @@ async def test_a_response_can_be_polled(upstream: str, records: list[RequestReco
 async def test_the_client_of_another_protocol_still_ends_its_request_by_leaving() -> None:
     async with gateway(**ON) as up:
         for path, more in (("/v1/chat/completions", {}), ("/v1/messages", {"max_tokens": 99})):
-            body = {
-                "model": "chat/echo@2",
-                "messages": [{"role": "user", "content": WORDS}],
-                "stream": True,
-                **more,
-            }
+            messages = [{"role": "user", "content": WORDS}]
+            body = {"model": "chat/echo@2", "messages": messages, "stream": True, **more}
             leaves_at = anyio.current_time() + 1.2
             await up.call(path, client=FakeClient(json.dumps(body).encode(), leaves_after=leaves_at))
             assert anyio.current_time() == pytest.approx(leaves_at)

@@ -125,12 +125,8 @@ async def test_an_invalid_query_is_refused() -> None:
 
 async def test_input_items_are_the_whole_input_of_the_model(up: Gateway) -> None:
     first = await create_response(up, "chat", "one")
-    named = {
-        "type": "message",
-        "id": "msg_mine",
-        "role": "user",
-        "content": [{"type": "input_text", "text": "two"}],
-    }
+    content = [{"type": "input_text", "text": "two"}]
+    named = {"type": "message", "id": "msg_mine", "role": "user", "content": content}
     second = await create_response(
         up, "chat", [named, {"role": "assistant", "content": "hm"}], previous_response_id=first["id"]
     )

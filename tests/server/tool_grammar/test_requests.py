@@ -152,11 +152,8 @@ async def test_an_upstream_that_enforces_grammars_is_not_checked(settings: dict[
     call = {"type": "custom_tool_call", "id": "c", "call_id": "t1", "name": "apply_patch", "input": INVALID}
     gateway = scripted(RESPONSES, whole(responses_response([call])), upstream=settings)
     form = {"type": "grammar", "grammar": {"syntax": "lark", "definition": LARK}}
-    body = {
-        "model": "up/m",
-        "messages": [{"role": "user", "content": "Fix it."}],
-        "tools": [{"type": "custom", "custom": {"name": "apply_patch", "format": form}}],
-    }
+    tools = [{"type": "custom", "custom": {"name": "apply_patch", "format": form}}]
+    body = {"model": "up/m", "messages": [{"role": "user", "content": "Fix it."}], "tools": tools}
     client = await gateway.call(PATHS[CHAT], body)
     assert gateway.sent[0].body["tools"][0]["format"]["definition"] == LARK
     (made,) = json.loads(client.body)["choices"][0]["message"]["tool_calls"]
