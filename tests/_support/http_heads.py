@@ -4,6 +4,8 @@ Each requests paths below /seen, where the gateway has nothing: it returns 404 a
 log says which requests it has seen.
 """
 
+# ruff: noqa: E501 -- the tables are read by row
+
 from typing import NamedTuple
 
 HOST = b"host: localhost\r\n"
@@ -50,37 +52,21 @@ CASES: dict[str, Case] = {
     "Chunked in capitals": Case(post(b"Transfer-Encoding: CHUNKED\r\n", HELLO), (404,), stays=True),
     "a URL as the target": Case(get(target=b"http://localhost/seen/1"), (404,), stays=True),
     "another name in the target": Case(get(target=b"http://rebound.example/seen/1"), (421,), stays=True),
-    "another name in Host than in the target": Case(
-        get(target=b"http://localhost/seen/1", host=b"host: rebound.example\r\n"), (404,), stays=True
-    ),
+    "another name in Host than in the target": Case(get(target=b"http://localhost/seen/1", host=b"host: rebound.example\r\n"), (404,), stays=True),
     "HTTP/1.0": Case(get(line=b"GET /seen/1 HTTP/1.0"), (404,)),
     # For the application, which without client keys wants a loopback name.
     "HTTP/1.0 without Host": Case(get(line=b"GET /seen/1 HTTP/1.0", host=b""), (421,)),
     "connection: close": Case(get(b"connection: close\r\n") + SECOND, (404,)),
     "OPTIONS *": Case(get(line=b"OPTIONS * HTTP/1.1"), (200,), stays=True),
-    "expect: 100-continue": Case(
-        post(b"expect: 100-continue\r\ncontent-length: 5\r\n", b"hello"), (404,), stays=True
-    ),
-    "an upgrade to h2c": Case(
-        get(b"connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n"),
-        (404,),
-        stays=True,
-    ),
+    "expect: 100-continue": Case(post(b"expect: 100-continue\r\ncontent-length: 5\r\n", b"hello"), (404,), stays=True),
+    "an upgrade to h2c": Case(get(b"connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n"), (404,), stays=True),
     "an upgrade to WebSocket": Case(get(WEBSOCKET), (426,)),
     "an upgrade to WebSocket and more": Case(get(WEBSOCKET) + SECOND, (426,)),
-    "an upgrade to WebSocket without a key": Case(
-        get(b"connection: upgrade\r\nupgrade: websocket\r\n") + SECOND, (426,)
-    ),
-    "an upgrade that is not ASCII": Case(
-        get(b"connection: upgrade, \xe2\r\nupgrade: h2c\r\n"), (404,), stays=True
-    ),
+    "an upgrade to WebSocket without a key": Case(get(b"connection: upgrade\r\nupgrade: websocket\r\n") + SECOND, (426,)),
+    "an upgrade that is not ASCII": Case(get(b"connection: upgrade, \xe2\r\nupgrade: h2c\r\n"), (404,), stays=True),
     # Where a body ends: RFC 9112, 6.
-    "Content-Length and Transfer-Encoding": Case(
-        post(b"content-length: 5\r\n" + CHUNKED, b"0\r\n\r\n" + SECOND), (400,)
-    ),
-    "Transfer-Encoding and Content-Length": Case(
-        post(CHUNKED + b"content-length: 5\r\n", b"0\r\n\r\n" + SECOND), (400,)
-    ),
+    "Content-Length and Transfer-Encoding": Case(post(b"content-length: 5\r\n" + CHUNKED, b"0\r\n\r\n" + SECOND), (400,)),
+    "Transfer-Encoding and Content-Length": Case(post(CHUNKED + b"content-length: 5\r\n", b"0\r\n\r\n" + SECOND), (400,)),
     "two lengths": Case(post(b"content-length: 5\r\ncontent-length: 6\r\n", b"hello"), (400,)),
     "a length twice": Case(post(b"content-length: 5\r\ncontent-length: 5\r\n", b"hello"), (400,)),
     "a list of lengths": Case(post(b"content-length: 5, 5\r\n", b"hello"), (400,)),
@@ -112,9 +98,7 @@ CASES: dict[str, Case] = {
     "a NUL": Case(get(b"a: b\x00c\r\n"), (400,)),
     "a control character": Case(get(b"a: b\x01c\r\n"), (400,)),
     "a folded line": Case(get(b"a: b\r\n c\r\n"), (400,)),
-    "a folded line that hides a coding": Case(
-        post(b"a: b\r\n\ttransfer-encoding: chunked\r\n", HELLO), (400,)
-    ),
+    "a folded line that hides a coding": Case(post(b"a: b\r\n\ttransfer-encoding: chunked\r\n", HELLO), (400,)),
     "a blank before the first field": Case(get(host=b" host: a\r\n"), (400,)),
     "a blank before the colon": Case(post(b"content-length : 5\r\n", b"hello"), (400,)),
     "a blank in a name": Case(get(b"a b: c\r\n"), (400,)),
@@ -145,9 +129,7 @@ CASES: dict[str, Case] = {
     "a Host with a blank": Case(get(host=b"host: a b\r\n"), (400,)),
     "a URL with a name and a password": Case(get(target=b"http://x@a/seen/1"), (400,)),
     # Sizes.
-    "a target that is just short enough": Case(
-        get(target=b"/seen/1?" + b"a" * (8192 - 8)), (404,), stays=True
-    ),
+    "a target that is just short enough": Case(get(target=b"/seen/1?" + b"a" * (8192 - 8)), (404,), stays=True),
     "a target that is too long": Case(get(target=b"/seen/1?" + b"a" * (8192 - 7)), (414,)),
     "a target without an end": Case(b"GET /seen/1?" + b"a" * 10_000, (414,)),
     "a head that is just small enough": Case(get(b"a: %s\r\n" % (b"a" * ROOM)), (404,), stays=True),
@@ -155,4 +137,4 @@ CASES: dict[str, Case] = {
     "a head without an end": Case(get(b"a: " + b"a" * 70_000)[:-4], (431,)),
     "as many lines as may be": Case(get(b"a: b\r\n" * 99), (404,), stays=True),
     "too many lines": Case(get(b"a: b\r\n" * 100), (431,)),
-}
+}  # fmt: skip

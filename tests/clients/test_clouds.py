@@ -103,10 +103,7 @@ OPENAI: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
         )
         for where in ("mantle", "runtime")
     },
-    "vertex": (
-        of_provider(lambda url: vertex(base_url=url + ON_VERTEX, token_provider=lambda: KEY)),
-        (RESPONSES,),
-    ),
+    "vertex": (of_provider(lambda url: vertex(base_url=url + ON_VERTEX, token_provider=lambda: KEY)), (RESPONSES,)),
 }  # fmt: skip
 
 

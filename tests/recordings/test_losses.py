@@ -30,11 +30,7 @@ TRUE_LOSSES: dict[tuple[str, str, str], str] = {
     (MESSAGES, "dropped", "/container"): "the container, which a later request could use again",
     # Citations.
     (MESSAGES, "altered", "/content/*/citations"): "the cited words",
-    (
-        CHAT,
-        "altered",
-        "/choices/*/message/annotations",
-    ): "the words of the page; where in the text they stand",
+    (CHAT, "altered", "/choices/*/message/annotations"): "the words of the page; where in the text they stand",
     (RESPONSES, "altered", "/output/*/content/*/annotations"): "where in the text the citation stands",
     (RESPONSES, "dropped", "/output/*/content/*/annotations"): "a citation of a file",
     (GEMINI, "altered", "/candidates/*/groundingMetadata/groundingSupports"): "how sure the source is",
@@ -57,11 +53,7 @@ TRUE_LOSSES: dict[tuple[str, str, str], str] = {
     (MESSAGES, "dropped", "/stop_details/fallback_has_prefill_claim"): "belongs to the token",
     (GEMINI, "dropped", "/promptFeedback/blockReason"): "why it was refused",
     # What it cost.
-    (
-        MESSAGES,
-        "altered",
-        "/usage/*_tokens",
-    ): "another figure than the upstream's: the sum over its iterations",
+    (MESSAGES, "altered", "/usage/*_tokens"): "another figure than the upstream's: the sum over its iterations",
     (MESSAGES, "dropped", "/usage/iterations"): "the figures of each iteration, and its model",
     (MESSAGES, "dropped", "/usage/cache_creation"): "how long the written cache lives, which has its price",
     (MESSAGES, "dropped", "/usage/server_tool_use/web_fetch_requests"): "fetches, which have their price",
@@ -81,7 +73,7 @@ TRUE_LOSSES: dict[tuple[str, str, str], str] = {
     # Where and by what it was made.
     (MESSAGES, "dropped", "/usage/inference_geo"): "the region, which a client may have to know",
     (CHAT, "dropped", "/system_fingerprint"): "the configuration, on which repeatable results depend",
-}
+}  # fmt: skip
 
 Entered = dict[tuple[str, str, str], list[str]]
 

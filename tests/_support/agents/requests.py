@@ -59,11 +59,7 @@ HEADERS: dict[tuple[str, str], dict[str, str]] = {
     },
     ("opencode", CHAT): _OPENCODE,
     ("opencode", RESPONSES): _OPENCODE,
-    ("opencode", MESSAGES): {
-        **_OPENCODE,
-        **_MESSAGES_HEADERS,
-        "anthropic-beta": "structured-outputs-2025-11-13",
-    },
+    ("opencode", MESSAGES): {**_OPENCODE, **_MESSAGES_HEADERS, "anthropic-beta": "structured-outputs-2025-11-13"},
     ("pi", CHAT): {"user-agent": "OpenAI/JS 6.26.0", **_STAINLESS},
     ("pi", RESPONSES): {
         "user-agent": "OpenAI/JS 6.26.0",
@@ -89,7 +85,7 @@ HEADERS: dict[tuple[str, str], dict[str, str]] = {
     },
     ("aider", CHAT): {"user-agent": "OpenAI/Python 2.20.0", "x-stainless-lang": "python"},
     ("aider", MESSAGES): {"user-agent": "litellm/1.81.10", **_MESSAGES_HEADERS},
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

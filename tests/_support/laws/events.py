@@ -4,6 +4,8 @@
 frames are numbers, and each stands for the events of that number.
 """
 
+# ruff: noqa: E501 -- the tables are read by row
+
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -105,13 +107,9 @@ EVENTS: dict[str, list[Event]] = {
     "empty": _meaning(stop=Stopped(StopReason.END)),
     "text": _meaning(_text(0, "Hel", "lo \U0001f600", "\u2028\n\n"), stop=Stopped(StopReason.END)),
     "texts": _meaning(_text(0, "One."), _text(1, " Two."), stop=Stopped(StopReason.END)),
-    "thought": _meaning(
-        _reasoning(0, (0, "So"), (0, "."), (1, "And?")), _text(1, "Hm."), stop=Stopped(StopReason.END)
-    ),
+    "thought": _meaning(_reasoning(0, (0, "So"), (0, "."), (1, "And?")), _text(1, "Hm."), stop=Stopped(StopReason.END)),
     "silent-thought": _meaning(_reasoning(0), _text(1, "Hm."), stop=Stopped(StopReason.END)),
-    "unsealed": _meaning(
-        _reasoning(0, (0, "So"), signature=False), _text(1, "Hm."), stop=Stopped(StopReason.END)
-    ),
+    "unsealed": _meaning(_reasoning(0, (0, "So"), signature=False), _text(1, "Hm."), stop=Stopped(StopReason.END)),
     "interleaved": _meaning(
         _reasoning(0, (0, "a")),
         _call(1, "f", '{"a":', " 1}"),
@@ -133,9 +131,7 @@ EVENTS: dict[str, list[Event]] = {
         Stopped(StopReason.TOOL_USE),
         *_END,
     ],
-    "cut-call": _meaning(
-        _text(0, "a"), _call(1, "f", '{"a":', whole=False), stop=Stopped(StopReason.MAX_TOKENS)
-    ),
+    "cut-call": _meaning(_text(0, "a"), _call(1, "f", '{"a":', whole=False), stop=Stopped(StopReason.MAX_TOKENS)),
     "cut-text": _meaning(_text(0, "a"), stop=Stopped(StopReason.MAX_TOKENS)),
     "custom": [
         _START,
@@ -145,15 +141,7 @@ EVENTS: dict[str, list[Event]] = {
         Stopped(StopReason.TOOL_USE),
         *_END,
     ],
-    "refusal": [
-        _START,
-        BlockStarted(0, BlockKind.REFUSAL),
-        TextDelta(0, "I will "),
-        TextDelta(0, "not."),
-        BlockEnded(0),
-        Stopped(StopReason.END),
-        *_END,
-    ],
+    "refusal": [_START, BlockStarted(0, BlockKind.REFUSAL), TextDelta(0, "I will "), TextDelta(0, "not."), BlockEnded(0), Stopped(StopReason.END), *_END],
     "filtered": _meaning(stop=Stopped(StopReason.CONTENT_FILTER, explanation="Not that.")),
     "sequence": _meaning(_text(0, "one "), stop=Stopped(StopReason.STOP_SEQUENCE, sequence="STOP")),
     "cited": [
@@ -166,7 +154,7 @@ EVENTS: dict[str, list[Event]] = {
         Stopped(StopReason.END),
         *_END,
     ],
-}
+}  # fmt: skip
 
 
 # --- random responses ------------------------------------------------------------------------------------------

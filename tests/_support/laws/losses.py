@@ -20,10 +20,7 @@ MEANINGLESS_IN_REQUESTS: dict[tuple[str, str], str] = {
     (MESSAGES, r"/tool_choice/disable_parallel_tool_use"): "says nothing where there are no tools",
     (MESSAGES, r".*/source/media_type"): "a source of type text has one media type, text/plain",
     (RESPONSES, r"/parallel_tool_calls"): "says nothing where there are no tools",
-    (
-        RESPONSES,
-        r"/input/[^/]*/id",
-    ): "names the item in the vendor's store; calls and results meet by call_id",
+    (RESPONSES, r"/input/[^/]*/id"): "names the item in the vendor's store; calls and results meet by call_id",
     (RESPONSES, r"/input/[^/]*/status"): "the state of an item that is past",
     (RESPONSES, r"/input/function_call_output/(name|namespace)"): "repeats what the call says",
     (RESPONSES, r"/input/additional_tools[^/]*/role"): "has one value, developer",
@@ -31,7 +28,7 @@ MEANINGLESS_IN_REQUESTS: dict[tuple[str, str], str] = {
     (GEMINI, r"/contents/user[^/]*/role"): "the role of contents without one",
     (GEMINI, r"/contents/.*/(functionResponse|function_response)/name"): "repeats what the call says",
     (GEMINI, r"/contents/.*/fileData/mimeType"): "says whether the URL is that of an image or of a file",
-}
+}  # fmt: skip
 
 Known = Callable[[Place, tuple[str, ...]], bool]  # whether a writer's own entries are about a place
 

@@ -6,6 +6,8 @@ calls as a list. What a provider ran by itself may be absent from another protoc
 never look like a success.
 """
 
+# ruff: noqa: E501 -- the tables are read by row
+
 import json
 import re
 from dataclasses import fields, replace
@@ -18,40 +20,15 @@ from oracle.types import CHAT, GEMINI, MESSAGES, RESPONSES, SIMPLE
 ENDS: dict[Stop, dict[str, set[Stop]]] = {
     Stop.END: {CHAT: {Stop.END}, MESSAGES: {Stop.END}, RESPONSES: {Stop.END}, GEMINI: {Stop.END}},
     Stop.TOOL: {CHAT: {Stop.TOOL}, MESSAGES: {Stop.TOOL}, RESPONSES: {Stop.TOOL}, GEMINI: {Stop.TOOL}},
-    Stop.LENGTH: {
-        CHAT: {Stop.LENGTH},
-        MESSAGES: {Stop.LENGTH},
-        RESPONSES: {Stop.LENGTH},
-        GEMINI: {Stop.LENGTH},
-    },
+    Stop.LENGTH: {CHAT: {Stop.LENGTH}, MESSAGES: {Stop.LENGTH}, RESPONSES: {Stop.LENGTH}, GEMINI: {Stop.LENGTH}},
     # A refusal with text may reach a Responses client as a completed response with a refusal part.
-    Stop.FILTER: {
-        CHAT: {Stop.FILTER},
-        MESSAGES: {Stop.FILTER},
-        RESPONSES: {Stop.FILTER, Stop.END},
-        GEMINI: {Stop.FILTER},
-    },
-    Stop.SEQUENCE: {
-        CHAT: {Stop.SEQUENCE, Stop.END},
-        MESSAGES: {Stop.SEQUENCE},
-        RESPONSES: {Stop.END},
-        GEMINI: {Stop.END},
-    },
-    Stop.PAUSE: {
-        CHAT: {Stop.END},
-        MESSAGES: {Stop.PAUSE},
-        RESPONSES: {Stop.END, Stop.PAUSE},
-        GEMINI: {Stop.END},
-    },
-    Stop.COMPACTION: {
-        CHAT: {Stop.END},
-        MESSAGES: {Stop.COMPACTION},
-        RESPONSES: {Stop.END},
-        GEMINI: {Stop.END},
-    },
+    Stop.FILTER: {CHAT: {Stop.FILTER}, MESSAGES: {Stop.FILTER}, RESPONSES: {Stop.FILTER, Stop.END}, GEMINI: {Stop.FILTER}},
+    Stop.SEQUENCE: {CHAT: {Stop.SEQUENCE, Stop.END}, MESSAGES: {Stop.SEQUENCE}, RESPONSES: {Stop.END}, GEMINI: {Stop.END}},
+    Stop.PAUSE: {CHAT: {Stop.END}, MESSAGES: {Stop.PAUSE}, RESPONSES: {Stop.END, Stop.PAUSE}, GEMINI: {Stop.END}},
+    Stop.COMPACTION: {CHAT: {Stop.END}, MESSAGES: {Stop.COMPACTION}, RESPONSES: {Stop.END}, GEMINI: {Stop.END}},
     Stop.ERROR: {CHAT: {Stop.ERROR}, MESSAGES: {Stop.ERROR}, RESPONSES: {Stop.ERROR}, GEMINI: {Stop.ERROR}},
     Stop.CUT: {CHAT: {Stop.ERROR}, MESSAGES: {Stop.ERROR}, RESPONSES: {Stop.ERROR}, GEMINI: {Stop.ERROR}},
-}
+}  # fmt: skip
 BROKEN = {Stop.ERROR, Stop.CUT}
 # Protocols with refusals as plain text.
 PLAIN_REFUSALS = {MESSAGES, GEMINI}

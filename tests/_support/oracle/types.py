@@ -66,21 +66,13 @@ PRESENT: dict[type[BaseModel], set[str]] = {
     m.WebSearchResultBlock: {"page_age"},
     m.WebFetchBlock: {"retrieved_at"},
     m.DocumentBlock: {"citations", "title"},
-    r.Response: {
-        "access_programs",
-        "error",
-        "incomplete_details",
-        "instructions",
-        "metadata",
-        "temperature",
-        "top_p",
-    },
+    r.Response: {"access_programs", "error", "incomplete_details", "instructions", "metadata", "temperature", "top_p"},
     r.FunctionTool: {"parameters", "strict"},
     r.ResponseErrorEvent: {"code", "param"},
     r.ResponseOutputTextAnnotationAddedEvent: {"annotation"},
     r.ResponseToolSearchCall: {"call_id"},
     OErrorObject: {"param", "code"},
-}
+}  # fmt: skip
 
 # Fields outside the SDK types that a client may be sent, and why.
 _CHAT_MESSAGE_EXTENSIONS = {

@@ -382,11 +382,7 @@ SDKS = {
         ANTHROPIC_NODE,
         is_python=False,
     ),
-    "cohere": Sdk(
-        "cohere==7.3.1",
-        'import cohere\nv1, v2 = cohere.Client("x", base_url=url), cohere.ClientV2("x", base_url=url)',
-        COHERE,
-    ),
+    "cohere": Sdk("cohere==7.3.1", 'import cohere\nv1, v2 = cohere.Client("x", base_url=url), cohere.ClientV2("x", base_url=url)', COHERE),
     "cohere, Node": Sdk(
         "cohere-ai@8.1.0",
         'import { CohereClient, CohereClientV2 } from "cohere-ai";\n'
@@ -403,11 +399,7 @@ SDKS = {
         VOYAGE_NODE,
         is_python=False,
     ),
-    "google": Sdk(
-        "google-genai==3.4.0",
-        'from google import genai\nclient = genai.Client(api_key="x", http_options={"base_url": url})',
-        GOOGLE,
-    ),
+    "google": Sdk("google-genai==3.4.0", 'from google import genai\nclient = genai.Client(api_key="x", http_options={"base_url": url})', GOOGLE),
     "google, Node": Sdk(
         "@google/genai@3.1.0",
         'import { GoogleGenAI } from "@google/genai";\n'

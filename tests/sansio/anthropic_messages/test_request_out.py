@@ -21,10 +21,7 @@ BETAS: list[tuple[Any, str | None]] = [
     ({"tools": [{"type": "advisor_20260301"}]}, "advisor-tool-2026-03-01"),
     ({"tools": [{"type": "web_search_20260318"}, {"type": "code_execution_20260521"}]}, None),
     ({"context_management": {"edits": [{"type": "compact_20260112"}]}}, "compact-2026-01-12"),
-    (
-        {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}] * 2}},
-        "context-management-2025-06-27",
-    ),
+    ({"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}] * 2}}, "context-management-2025-06-27"),
     ({"context_management": None}, None),
     ({"context_management": {"edits": None}, "tools": None}, None),
     ({"compaction": {"type": "summarize"}}, "compact-2026-09-04"),

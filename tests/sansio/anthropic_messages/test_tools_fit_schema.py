@@ -21,33 +21,17 @@ SCHEMAS: list[tuple[Any, Any, list[str]]] = [
     ({"type": "object"}, CLOSED, [""]),
     (CLOSED, CLOSED, []),
     ({"type": "object", "additionalProperties": True}, CLOSED, ["/additionalProperties"]),
-    (
-        {"type": "object", "additionalProperties": {"type": "string"}},
-        CLOSED,
-        ["/additionalProperties"],
-    ),
+    ({"type": "object", "additionalProperties": {"type": "string"}}, CLOSED, ["/additionalProperties"]),
     ({"type": ["object", "null"]}, {"type": ["object", "null"], "additionalProperties": False}, [""]),
     ({"properties": {}}, {"properties": {}, "additionalProperties": False}, [""]),
-    (
-        {**CLOSED, "properties": {"a": {"type": "object"}}},
-        {**CLOSED, "properties": {"a": CLOSED}},
-        ["/properties/a"],
-    ),
+    ({**CLOSED, "properties": {"a": {"type": "object"}}}, {**CLOSED, "properties": {"a": CLOSED}}, ["/properties/a"]),
     ({"$defs": {"a/b": {"type": "object"}}}, {"$defs": {"a/b": CLOSED}}, ["/$defs/a~1b"]),
     ({"definitions": {"a": {"type": "object"}}}, {"definitions": {"a": CLOSED}}, ["/definitions/a"]),
     ({"items": {"type": "object"}}, {"items": CLOSED}, ["/items"]),
-    (
-        {"anyOf": [{"type": "null"}, {"type": "object"}]},
-        {"anyOf": [{"type": "null"}, CLOSED]},
-        ["/anyOf/1"],
-    ),
+    ({"anyOf": [{"type": "null"}, {"type": "object"}]}, {"anyOf": [{"type": "null"}, CLOSED]}, ["/anyOf/1"]),
     ({"allOf": [{"type": "object"}]}, {"allOf": [CLOSED]}, ["/allOf/0"]),
     ({"oneOf": [{"type": "object"}]}, {"anyOf": [CLOSED]}, ["/oneOf", "/anyOf/0"]),
-    (
-        {"oneOf": [], "anyOf": []},
-        {"anyOf": [], "description": "(oneOf: [])"},
-        ["/oneOf"],
-    ),
+    ({"oneOf": [], "anyOf": []}, {"anyOf": [], "description": "(oneOf: [])"}, ["/oneOf"]),
     (
         {"type": "string", "minLength": 2, "maxLength": 9, "description": "A name."},
         {"type": "string", "description": "A name. (minLength: 2; maxLength: 9)"},
@@ -71,11 +55,7 @@ SCHEMAS: list[tuple[Any, Any, list[str]]] = [
     ({"pattern": 7}, {"description": "(pattern: 7)"}, ["/pattern"]),
     ({"enum": [1, "a", None]}, {"enum": [1, "a", None]}, []),
     ({"enum": [{"a": 1}]}, {"description": '(enum: [{"a":1}])'}, ["/enum"]),
-    (
-        {"not": {"type": "null"}, "description": 7},
-        {"description": '(not: {"type":"null"})'},
-        ["/not"],
-    ),
+    ({"not": {"type": "null"}, "description": 7}, {"description": '(not: {"type":"null"})'}, ["/not"]),
     (
         {"$schema": "s", "$ref": "#/$defs/a", "title": "t", "default": 1, "const": 1, "required": []},
         {"$schema": "s", "$ref": "#/$defs/a", "title": "t", "default": 1, "const": 1, "required": []},
@@ -83,7 +63,7 @@ SCHEMAS: list[tuple[Any, Any, list[str]]] = [
     ),
     ({"properties": 7, "anyOf": 7}, {"properties": 7, "anyOf": 7, "additionalProperties": False}, [""]),
     (True, True, []),
-]
+]  # fmt: skip
 
 
 def test_schemas(subtests: pytest.Subtests) -> None:

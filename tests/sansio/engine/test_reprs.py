@@ -25,19 +25,13 @@ REPRS: list[tuple[object, str]] = [
     (TRANSLATED.losses, "<Ledger with 1 losses>"),
     (CONTEXT, "<ResponseContext a1 of m>"),
     (peek(BODY), "<RequestHead of m with model, seed, messages>"),
-    (
-        ResponseTranslator(**PAIR, context=CONTEXT),
-        "<ResponseTranslator anthropic_messages -> openai_chat, open>",
-    ),
-    (
-        FanOut(**PAIR, context=CONTEXT, count=2),
-        "<FanOut anthropic_messages -> openai_chat, 0 of 2 ended, open>",
-    ),
+    (ResponseTranslator(**PAIR, context=CONTEXT), "<ResponseTranslator anthropic_messages -> openai_chat, open>"),
+    (FanOut(**PAIR, context=CONTEXT, count=2), "<FanOut anthropic_messages -> openai_chat, 0 of 2 ended, open>"),
     (Relay(protocol="openai_chat", context=CONTEXT), "<Relay openai_chat, open>"),
     (EventReader("openai_chat"), "<EventReader openai_chat, idle>"),
     (EventWriter("simple_chat", id="a1", now=0, model="m"), "<EventWriter simple_chat, idle>"),
     (Signer(b"secret"), "Signer(secret=...)"),
-]
+]  # fmt: skip
 
 
 def test_repr(subtests: pytest.Subtests) -> None:

@@ -1,5 +1,7 @@
 """The legal order of events: every pair of the tables, and random sequences against an independent model."""
 
+# ruff: noqa: E501 -- the tables are read by row
+
 from typing import Any
 
 import pytest
@@ -116,43 +118,19 @@ REFUSED: dict[str, tuple[tuple[Event, ...], Event, str]] = {
     "a number twice": ((TEXT,), TEXT, "block 0 has been started already"),
     "a number again": ((TEXT, BlockEnded(0)), TEXT, "block 0 has been started already"),
     "a block in a stopped choice": ((STOP,), TEXT, "choice 0 has stopped: block 0 cannot start in it"),
-    "a tool call without a head": (
-        (),
-        BlockStarted(0, BlockKind.TOOL_CALL),
-        "a tool call must have a tool head",
-    ),
+    "a tool call without a head": ((), BlockStarted(0, BlockKind.TOOL_CALL), "a tool call must have a tool head"),
     "a text with a head": ((), BlockStarted(0, BlockKind.TEXT, tool=HEAD), "no other block may have one"),
-    "a second seal": (
-        (start_of(BlockKind.REASONING), SignatureDelta(0, SIGNATURE)),
-        SignatureDelta(0, SIGNATURE),
-        "block 0 has its signature already",
-    ),
+    "a second seal": ((start_of(BlockKind.REASONING), SignatureDelta(0, SIGNATURE)), SignatureDelta(0, SIGNATURE), "block 0 has its signature already"),
     "a delta of no block": ((), TextDelta(0, "a"), "TextDelta for block 0, which is not open"),
-    "a delta of another kind": (
-        (TEXT,),
-        ArgumentsDelta(0, "{}"),
-        "ArgumentsDelta does not fit the kind of block 0",
-    ),
+    "a delta of another kind": ((TEXT,), ArgumentsDelta(0, "{}"), "ArgumentsDelta does not fit the kind of block 0"),
     "the end of no block": ((), BlockEnded(0), "block 0 ends but is not open"),
     "the second end of a block": ((TEXT, BlockEnded(0)), BlockEnded(0), "block 0 ends but is not open"),
     "two stops": ((STOP,), STOP, "choice 0 stops twice"),
-    "a stop with open blocks": (
-        (TEXT, start_of(BlockKind.TEXT, 1, 1), start_of(BlockKind.TEXT, 2)),
-        STOP,
-        r"choice 0 stops with open blocks \[0, 2\]",
-    ),
+    "a stop with open blocks": ((TEXT, start_of(BlockKind.TEXT, 1, 1), start_of(BlockKind.TEXT, 2)), STOP, r"choice 0 stops with open blocks \[0, 2\]"),
     "the end without a stop": ((), ENDED, "choice 0 has not stopped"),
-    "the end without the stop of choice 0": (
-        (Stopped(StopReason.END, choice=1),),
-        ENDED,
-        "choice 0 has not stopped",
-    ),
-    "the end with an open block": (
-        (STOP, start_of(BlockKind.TEXT, 3, 1)),
-        ENDED,
-        r"the response ends with open blocks \[3\]",
-    ),
-}
+    "the end without the stop of choice 0": ((Stopped(StopReason.END, choice=1),), ENDED, "choice 0 has not stopped"),
+    "the end with an open block": ((STOP, start_of(BlockKind.TEXT, 3, 1)), ENDED, r"the response ends with open blocks \[3\]"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("before", "event", "message"), REFUSED.values(), ids=REFUSED)

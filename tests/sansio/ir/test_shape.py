@@ -1,5 +1,7 @@
 """Shapes: the settings and types of requests, and the losses of responses, each at its own path."""
 
+# ruff: noqa: E501 -- the tables are read by row
+
 from typing import Any
 
 import pytest
@@ -42,41 +44,21 @@ CASES: dict[str, tuple[Any, Shape, list[tuple[LossCode, str]]]] = {
     "null as a whole": (None, {"a": None}, []),
     "false and zero say something": ({"x": False, "y": 0}, {}, [(UNKNOWN, "/r/x"), (UNKNOWN, "/r/y")]),
     "known and going nowhere": ({"a": {"b": 1}}, {"a": "no such thing there"}, [(DROPPED, "/r/a")]),
-    "an array": (
-        [{"a": 1}, {"x": 1}, {"a": 1, "y": 2}],
-        [{"a": None}],
-        [(UNKNOWN, "/r/1/x"), (UNKNOWN, "/r/2/y")],
-    ),
-    "going nowhere, and saying nothing": (
-        {"a": False, "b": [], "c": {"d": [0, ""], "e": None}},
-        dict.fromkeys("abc", "no such thing there"),
-        [],
-    ),
+    "an array": ([{"a": 1}, {"x": 1}, {"a": 1, "y": 2}], [{"a": None}], [(UNKNOWN, "/r/1/x"), (UNKNOWN, "/r/2/y")]),
+    "going nowhere, and saying nothing": ({"a": False, "b": [], "c": {"d": [0, ""], "e": None}}, dict.fromkeys("abc", "no such thing there"), []),
     "a string that says nothing": ({"a": "safe"}, {"a": DroppedUnless("why", frozenset({"safe"}))}, []),
-    "strings of which one says something": (
-        {"a": [{"b": "safe"}, {"b": "bad"}]},
-        {"a": DroppedUnless("why", frozenset({"safe"}))},
-        [(DROPPED, "/r/a")],
-    ),
-    "counters": (
-        {"a": 1, "b": 0, "c": [0, {"d": 0.0}], "x": 2, "y": [3]},
-        Counters({"a": None}),
-        [(UNKNOWN, "/r/x"), (UNKNOWN, "/r/y")],
-    ),
+    "strings of which one says something": ({"a": [{"b": "safe"}, {"b": "bad"}]}, {"a": DroppedUnless("why", frozenset({"safe"}))}, [(DROPPED, "/r/a")]),
+    "counters": ({"a": 1, "b": 0, "c": [0, {"d": 0.0}], "x": 2, "y": [3]}, Counters({"a": None}), [(UNKNOWN, "/r/x"), (UNKNOWN, "/r/y")]),
     "no counters where some are expected": (7, Counters({}), []),
     "an array of reasons": ([1, None, 2], ["nowhere"], [(DROPPED, "/r/0"), (DROPPED, "/r/2")]),
     "no array where one is expected": ({"x": 1}, [{"a": None}], []),
     "no object where one is expected": ("text", {"a": None}, []),
-    "an object by its type": (
-        {"type": "text", "text": "a", "x": 1},
-        ByType({"text": {"type": None, "text": None}}),
-        [(UNKNOWN, "/r/x")],
-    ),
+    "an object by its type": ({"type": "text", "text": "a", "x": 1}, ByType({"text": {"type": None, "text": None}}), [(UNKNOWN, "/r/x")]),
     "a type that the table does not have": ({"type": "image", "x": 1}, ByType({"text": {}}), []),
     "a type that is no text": ({"type": 7, "x": 1}, ByType({"text": {}}), []),
     "no type": ({"x": 1}, ByType({"text": {}}), []),
     "no object with a type": (["x"], ByType({"text": {}}), []),
-}
+}  # fmt: skip
 
 
 def test_walk(subtests: pytest.Subtests) -> None:
@@ -108,30 +90,18 @@ BODY: dict[str, Shape] = {
 
 SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any], Any]] = {
     "nothing": ({"model": "m", "messages": [1]}, {}, None),
-    "settings, in the order of the shape": (
-        {"seed": [1], "temperature": 0.5},
-        {"temperature": 0.5, "seed": [1]},
-        None,
-    ),
+    "settings, in the order of the shape": ({"seed": [1], "temperature": 0.5}, {"temperature": 0.5, "seed": [1]}, None),
     "null is absent": ({"temperature": None, "x": None, "metadata": None, "thread": None}, {}, None),
-    "the later one of two names": (
-        {"max_completion_tokens": 2, "max_tokens": 1},
-        {"max_output_tokens": 2},
-        None,
-    ),
+    "the later one of two names": ({"max_completion_tokens": 2, "max_tokens": 1}, {"max_output_tokens": 2}, None),
     "a nested setting": ({"metadata": {"user_id": "u", "x": 1}}, {"user": "u"}, {"metadata": {"x": 1}}),
-    "only of this protocol": (
-        {"thread": "t", "metadata": {"padding": 0}},
-        {},
-        {"thread": "t", "metadata": {"padding": 0}},
-    ),
+    "only of this protocol": ({"thread": "t", "metadata": {"padding": 0}}, {}, {"thread": "t", "metadata": {"padding": 0}}),
     "unknown": ({"x": {"y": None}, "z": False}, {}, {"x": {"y": None}, "z": False}),
     "several, in the order of the body": (
         {"x": 1, "metadata": {"padding": 0}, "z": 2, "thread": "t"},
         {},
         {"x": 1, "metadata": {"padding": 0}, "z": 2, "thread": "t"},
     ),
-}
+}  # fmt: skip
 
 
 def test_settings_and_extra_members(subtests: pytest.Subtests) -> None:

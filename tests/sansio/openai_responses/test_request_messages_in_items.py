@@ -143,18 +143,14 @@ def test_the_last_settings_count() -> None:
         ({"reasoning": {"summary": "auto"}}, UPDATE, []),
         ({"text": {"format": SCHEMA}}, UPDATE, []),
         ({"text": {"format": {"type": "text"}}}, UPDATE, []),
-        (
-            {"text": {"format": {"type": "json_object", "x": 1}}},
-            UPDATE,
-            ["/text/format/type", "/text/format/x"],
-        ),
+        ({"text": {"format": {"type": "json_object", "x": 1}}}, UPDATE, ["/text/format/type", "/text/format/x"]),
         ({"text": {"format": SCHEMA}}, {**UPDATE, "text": {"format": {"type": "text"}}}, ["/text"]),
         ({}, {**UPDATE, "x": 1}, ["/input/0/x"]),
         ({}, {**UPDATE, "reasoning": {"effort": "low", "x": 1}}, ["/input/0/reasoning"]),
         ({}, {**UPDATE, "text": "odd"}, ["/input/0/text"]),
         ({}, {"type": "configuration_update", "reasoning": None, "text": {}}, []),
     ],
-)
+)  # fmt: skip
 def test_replaced_settings_are_losses(body: Any, item: Any, losses: list[str]) -> None:
     assert [path for _, path in lost(read(item, **body))] == losses
 

@@ -35,11 +35,7 @@ INPUT_ITEMS: list[tuple[dict[str, Any], str | None, list[str]]] = [
     ({"type": "message", "role": "assistant", "content": "a", "phase": "commentary"}, "Text", []),
     ({"type": "file_search_call", "id": "i", "queries": ["q"]}, "OpaquePart", ["altered"]),
     ({"type": "computer_call", "id": "i", "actions": [], **CALL}, "ToolCall", []),
-    (
-        {"type": "computer_call_output", "call_id": "c", "output": {"image_url": "https://x"}},
-        "ToolResult",
-        [],
-    ),
+    ({"type": "computer_call_output", "call_id": "c", "output": {"image_url": "https://x"}}, "ToolResult", []),
     ({"type": "web_search_call", "id": "i", "action": {"type": "search"}}, "OpaquePart", ["altered"]),
     ({"type": "function_call", "name": "f", "arguments": "{}", "call_id": "c"}, "ToolCall", []),
     ({"type": "function_call_output", "output": "a", "call_id": "c"}, "ToolResult", []),
@@ -59,11 +55,7 @@ INPUT_ITEMS: list[tuple[dict[str, Any], str | None, list[str]]] = [
     ({"type": "apply_patch_call_output", **CALL}, "ToolResult", []),
     ({"type": "mcp_list_tools", "id": "i", "server_label": "s", "tools": []}, "OpaquePart", ["altered"]),
     ({"type": "mcp_approval_request", "id": "i", "arguments": "{}", "name": "n"}, "OpaquePart", ["altered"]),
-    (
-        {"type": "mcp_approval_response", "approval_request_id": "i", "approve": True},
-        "OpaquePart",
-        ["altered"],
-    ),
+    ({"type": "mcp_approval_response", "approval_request_id": "i", "approve": True}, "OpaquePart", ["altered"]),
     ({"type": "mcp_call", "id": "i", "arguments": "{}", "name": "n"}, "OpaquePart", ["altered"]),
     ({"type": "custom_tool_call_output", "call_id": "c", "output": "a"}, "ToolResult", []),
     ({"type": "custom_tool_call", "call_id": "c", "input": "a", "name": "f"}, "ToolCall", []),
@@ -71,7 +63,7 @@ INPUT_ITEMS: list[tuple[dict[str, Any], str | None, list[str]]] = [
     ({"type": "item_reference", "id": "i"}, "OpaquePart", []),
     ({"type": "program", "id": "i", "call_id": "c", "code": "x"}, "OpaquePart", ["altered"]),
     ({"type": "program_output", "id": "i", "call_id": "c", "result": "y"}, "OpaquePart", ["altered"]),
-]
+]  # fmt: skip
 
 
 def test_every_input_item_has_a_row() -> None:

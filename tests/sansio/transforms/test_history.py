@@ -124,11 +124,7 @@ def test_a_valid_history_is_unchanged(text: str) -> None:
         # ids that are used again
         ("a:Cx Cx | u:Rx Rx", "a:Cx Cx_2 | u:Rx Rx_2", ["/0/1"]),
         ("a:Cx | u:Rx | a:Cx | u:Rx", "a:Cx | u:Rx | a:Cx_2 | u:Rx_2", ["/2/0"]),
-        (
-            "a:Cx | u:Rx | a:Cx_2 | u:Rx_2 | a:Cx | u:Rx",
-            "a:Cx | u:Rx | a:Cx_2 | u:Rx_2 | a:Cx_3 | u:Rx_3",
-            ["/4/0"],
-        ),
+        ("a:Cx | u:Rx | a:Cx_2 | u:Rx_2 | a:Cx | u:Rx", "a:Cx | u:Rx | a:Cx_2 | u:Rx_2 | a:Cx_3 | u:Rx_3", ["/4/0"]),
         ("a:Cx | u:hi | a:Cx | u:Rx", "a:Cx | u:?x | u:hi | a:Cx_2 | u:Rx_2", ["/0/0", "/2/0"]),
         # no text
         ("u:E | a:t", "a:t", ["/0/0"]),
@@ -137,7 +133,7 @@ def test_a_valid_history_is_unchanged(text: str) -> None:
         ("a:Cx E | u:Rx", "a:Cx | u:Rx", ["/0/1"]),
         ("a:Cx | u:E Rx", "a:Cx | u:Rx", ["/1/0"]),
     ],
-)
+)  # fmt: skip
 def test_b8_history_repairs(text: str, expected: str, repairs: list[str]) -> None:
     assert rewritten(text) == (expected, repairs)
 

@@ -80,13 +80,8 @@ STAGES: list[tuple[Undo, bool, list[type[object]], bool]] = [
         [JsonToolStage, StopSequenceStage, OutputCheckStage],
         True,
     ),
-    (
-        Undo(json_tool="t", stop_sequences=("x",)),
-        True,
-        [JsonToolStage, StopSequenceStage, ReasoningCacheStage],
-        True,
-    ),
-]
+    (Undo(json_tool="t", stop_sequences=("x",)), True, [JsonToolStage, StopSequenceStage, ReasoningCacheStage], True),
+]  # fmt: skip
 
 
 def test_the_stages(subtests: pytest.Subtests) -> None:

@@ -173,13 +173,7 @@ AT = 1 << 40
         (
             [phased(0, "a"), phased(1, "a"), phased(2, "b")],
             RELAYS,
-            [
-                *carried(AT),
-                phased(0, "a", None),
-                phased(1, "a", None),
-                *carried(AT + 1),
-                phased(2, "b", None),
-            ],
+            [*carried(AT), phased(0, "a", None), phased(1, "a", None), *carried(AT + 1), phased(2, "b", None)],
             [LossCode.WRAPPED],
         ),
         (
@@ -189,7 +183,7 @@ AT = 1 << 40
             [LossCode.WRAPPED],
         ),
     ],
-)
+)  # fmt: skip
 def test_a_phase_goes_before_its_message(
     events: list[Event], habits: dict[str, Any], expected: list[Event], codes: list[LossCode]
 ) -> None:

@@ -42,17 +42,9 @@ def test_any_other_status(status: int, kind: ErrorKind) -> None:
 
 
 ERROR_MESSAGES: list[tuple[ErrorKind, str, ErrorKind]] = [
-    (
-        ErrorKind.INVALID_REQUEST,
-        "This model's maximum context length is 8192 tokens",
-        ErrorKind.CONTEXT_LENGTH,
-    ),
+    (ErrorKind.INVALID_REQUEST, "This model's maximum context length is 8192 tokens", ErrorKind.CONTEXT_LENGTH),
     (ErrorKind.TOO_LARGE, "prompt is too long: 210000 tokens > 200000 maximum", ErrorKind.CONTEXT_LENGTH),
-    (
-        ErrorKind.UNPROCESSABLE,
-        "Your input exceeds the Context Window of this model",
-        ErrorKind.CONTEXT_LENGTH,
-    ),
+    (ErrorKind.UNPROCESSABLE, "Your input exceeds the Context Window of this model", ErrorKind.CONTEXT_LENGTH),
     (ErrorKind.INVALID_REQUEST, "context_length_exceeded", ErrorKind.CONTEXT_LENGTH),
     (ErrorKind.RATE_LIMIT, "the context window of this minute is used up", ErrorKind.RATE_LIMIT),
     (ErrorKind.INVALID_REQUEST, "Your credit balance is too low to access the API", ErrorKind.BILLING),
@@ -62,7 +54,7 @@ ERROR_MESSAGES: list[tuple[ErrorKind, str, ErrorKind]] = [
     (ErrorKind.RATE_LIMIT, "API key not valid for this many requests", ErrorKind.RATE_LIMIT),
     (ErrorKind.INVALID_REQUEST, "the model is too long in the tooth", ErrorKind.INVALID_REQUEST),
     (ErrorKind.SERVER, "", ErrorKind.SERVER),
-]
+]  # fmt: skip
 
 
 def test_the_message_of_an_error_may_refine_its_kind(subtests: pytest.Subtests) -> None:

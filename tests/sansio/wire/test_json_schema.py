@@ -186,11 +186,7 @@ INLINED: list[tuple[Any, Any, list[str]]] = [
     ({"not": {**REF_A, "title": "A"}, "$defs": {"a": A}}, {"not": {**A, "title": "A"}}, []),
     # A property may be called so.
     ({"properties": {"$ref": REF_A, "$defs": A}, "$defs": {"a": A}}, {"properties": {"$ref": A, "$defs": A}}, []),
-    (
-        {"items": REF_A, "$defs": {"a": {"items": REF_A}}},
-        {"items": {"items": {"type": "object"}}},
-        ["/x/items/items"],
-    ),
+    ({"items": REF_A, "$defs": {"a": {"items": REF_A}}}, {"items": {"items": {"type": "object"}}}, ["/x/items/items"]),
     ({"items": {"$ref": "https://a"}}, {"items": {"type": "object"}}, ["/x/items"]),
 ]  # fmt: skip
 

@@ -46,10 +46,7 @@ CASES: dict[str, tuple[bytes, list[tuple[bytes, bytes]]]] = {
         b'{\n "error": {"code": 500}\n}\n\n',
         [(b"error", b'{\n "error": {"code": 500}\n}')],
     ),
-    "such an error in a list": (
-        b'[{"error": {}}]\n\ndata: b\n\n',
-        [(b"error", b'{"error": {}}'), (b"", b"b")],
-    ),
+    "such an error in a list": (b'[{"error": {}}]\n\ndata: b\n\n', [(b"error", b'{"error": {}}'), (b"", b"b")]),
     "an object without an error is no line": (b'{"errors": 1}\n\n', []),
     "neither is one beside data": (b'{"error": 1}\ndata: a\n\n', [(b"", b"a")]),
     "line without a colon": (b"hello\ndata: a\n\n", [(b"", b"a")]),
@@ -83,7 +80,7 @@ CASES: dict[str, tuple[bytes, list[tuple[bytes, bytes]]]] = {
     "NUL": (b"data: a\0b\n\n", [(b"", b"a\0b")]),
     "event name like data": (b"event: data: x\ndata: a\n\n", [(b"data: x", b"a")]),
     "event then a line of another name": (b"event: e\nid: 1\ndata: a\n\n", [(b"e", b"a")]),
-}
+}  # fmt: skip
 
 # Bytes without a blank line at the end -> frames before the end, frames at the end.
 TAILS: dict[str, tuple[bytes, list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]] = {

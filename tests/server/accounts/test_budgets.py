@@ -135,11 +135,7 @@ PACKAGED: list[tuple[str, str, float | None]] = [
     ("https://aiplatform.googleapis.com/v1/projects/mine/locations/global", "gemini-2.5-pro", None),
     ("https://aiplatform.googleapis.com/v1/projects/mine/locations/eu", "claude-opus-5", None),
     ("https://bedrock-runtime.us-east-1.amazonaws.com", "global.anthropic.claude-opus-5", 5.0),
-    (
-        "https://bedrock-runtime.us-east-1.amazonaws.com",
-        "global.anthropic.claude-haiku-4-5-20251001-v1:0",
-        1.0,
-    ),
+    ("https://bedrock-runtime.us-east-1.amazonaws.com", "global.anthropic.claude-haiku-4-5-20251001-v1:0", 1.0),
     ("https://bedrock-runtime.us-east-1.amazonaws.com", "eu.anthropic.claude-opus-5", None),
     # Not the provider's host: other prices, or none.
     ("https://evil.test/.services.ai.azure.com/anthropic", "claude-opus-5", None),
@@ -147,7 +143,7 @@ PACKAGED: list[tuple[str, str, float | None]] = [
     ("https://api.openai.com.evil.test/v1", "gpt-5.4", None),
     ("https://api.openai.com:444/v1", "gpt-5.4", None),
     ("http://127.0.0.1:8000/v1", "gpt-5.4", None),
-]
+]  # fmt: skip
 
 
 def test_the_prices_of_the_package_are_for_the_hosts_of_the_providers() -> None:

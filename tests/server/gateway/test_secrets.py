@@ -4,6 +4,8 @@ The upstream repeats all that it can have received, in all forms; what clients a
 that has none of it. Real processes: tests/edge/test_secrets.py.
 """
 
+# ruff: noqa: E501 -- the tables are read by row
+
 import base64
 import glob
 import io
@@ -115,9 +117,7 @@ def ways(upstream: str) -> dict[str, Script]:
             [(f"x-ratelimit-{number}", each) for number, each in enumerate(all_values())]
             + [("x-request-id", all_values()[0]), ("retry-after", all_values()[1])],
         ),
-        "headers of a response": Script(
-            [good], 200, [("x-ratelimit-x", each) for each in all_values()] + [("request-id", all_values()[2])]
-        ),
+        "headers of a response": Script([good], 200, [("x-ratelimit-x", each) for each in all_values()] + [("request-id", all_values()[2])]),
         "a redirect": Script(
             [],
             302,
@@ -128,28 +128,14 @@ def ways(upstream: str) -> dict[str, Script]:
         "in the stream, behind content": Script([late]),
         "in the stream, byte by byte": Script([late[at : at + 1] for at in range(len(late))]),
         "in the stream, with CR LF": Script([late.replace(b"\n", b"\r\n")]),
-        "in the stream, escaped": Script(
-            [late.replace(b'"no: ', b'"no: \\u0063anary').replace(b"canary", b"\\u0063anary")]
-        ),
-        "in the stream, by its own line": Script(
-            [b"".join(first) + b"error: " + json.dumps(error).encode() + b"\n\n"]
-        ),
+        "in the stream, escaped": Script([late.replace(b'"no: ', b'"no: \\u0063anary').replace(b"canary", b"\\u0063anary")]),
+        "in the stream, by its own line": Script([b"".join(first) + b"error: " + json.dumps(error).encode() + b"\n\n"]),
         "in the stream, not ended": Script([late.rstrip(b"\n")]),
-        "no JSON in the stream": Script(
-            [b"".join(first) + b"event: error\ndata: " + repeated().encode() + b"\n\n"]
-        ),
-        "in the stream, without a type": Script(
-            [b"".join(first) + b"data: " + json.dumps({"error": {"message": repeated()}}).encode() + b"\n\n"]
-        ),
-        "JSON in place of a stream": Script(
-            [in_band(upstream, InBand(error, bare=True), stream=False)], headers=json_type
-        ),
-        "a connection that fails": Script(
-            connect=[UpstreamUnreachable("cannot connect to http://up.corp.test: refused")]
-        ),
-        "a connection that breaks": Script(
-            [*first, UpstreamBroken("http://up.corp.test: reading the body failed")]
-        ),
+        "no JSON in the stream": Script([b"".join(first) + b"event: error\ndata: " + repeated().encode() + b"\n\n"]),
+        "in the stream, without a type": Script([b"".join(first) + b"data: " + json.dumps({"error": {"message": repeated()}}).encode() + b"\n\n"]),
+        "JSON in place of a stream": Script([in_band(upstream, InBand(error, bare=True), stream=False)], headers=json_type),
+        "a connection that fails": Script(connect=[UpstreamUnreachable("cannot connect to http://up.corp.test: refused")]),
+        "a connection that breaks": Script([*first, UpstreamBroken("http://up.corp.test: reading the body failed")]),
         "its address": Script([b"".join(first), _reported(upstream)]),
     }  # fmt: skip
 

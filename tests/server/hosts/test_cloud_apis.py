@@ -198,21 +198,9 @@ async def test_the_metrics_are_the_usage_of_a_stream_that_has_none() -> None:
     ("ending", "kind", "text"),
     [
         (b"", "api_error", "ended before it was complete"),
-        (
-            message({"message": "Slow down"}, exception_type="throttlingException", message_type="exception"),
-            "rate_limit_error",
-            "Slow down",
-        ),
-        (
-            message({"message": "Down"}, exception_type="serviceUnavailableException", message_type="exception"),
-            "overloaded_error",
-            "Down",
-        ),
-        (
-            message({"message": "Bad"}, exception_type="validationException", message_type="exception"),
-            "invalid_request_error",
-            "Bad",
-        ),
+        (message({"message": "Slow down"}, exception_type="throttlingException", message_type="exception"), "rate_limit_error", "Slow down"),
+        (message({"message": "Down"}, exception_type="serviceUnavailableException", message_type="exception"), "overloaded_error", "Down"),
+        (message({"message": "Bad"}, exception_type="validationException", message_type="exception"), "invalid_request_error", "Bad"),
         (
             message(
                 {"originalStatusCode": 429, "originalMessage": "Model is busy", "message": "m"},
@@ -220,10 +208,7 @@ async def test_the_metrics_are_the_usage_of_a_stream_that_has_none() -> None:
             ),
             "rate_limit_error", "Model is busy",
         ),
-        (
-            message(None, error_code="InternalServerException", error_message="Oops", message_type="error"),
-            "api_error", "Oops",
-        ),
+        (message(None, error_code="InternalServerException", error_message="Oops", message_type="error"), "api_error", "Oops"),
         (message([], exception_type="newException", message_type="exception"), "api_error", "NewException"),
         (chunk(END[0])[:-1] + b"?", "api_error", "its checksum is wrong"),
         (message({"bytes": "?"}, event_type="chunk", message_type="event"), "api_error", "not in base64"),
@@ -316,24 +301,15 @@ async def test_the_models_that_an_api_lists() -> None:
             {"messages": HI, "thinking": {"type": "enabled", "budget_tokens": 2048}, "max_tokens": 2049},
             {"input_tokens": 7},
         ),
-        (
-            "/v1beta/models/up/us.anthropic.claude-x:countTokens",
-            GEMINI,
-            {"messages": HI, "max_tokens": 1, "anthropic_version": "2026-10-21"},
-            {"totalTokens": 7},
-        ),
+        ("/v1beta/models/up/us.anthropic.claude-x:countTokens", GEMINI, {"messages": HI, "max_tokens": 1, "anthropic_version": "2026-10-21"}, {"totalTokens": 7}),
         (
             "/model/up%2Fus.anthropic.claude-x/count-tokens",
-            {
-                "input": {
-                    "invokeModel": {"body": base64.b64encode(json.dumps({"messages": HI}).encode()).decode()}
-                }
-            },
+            {"input": {"invokeModel": {"body": base64.b64encode(json.dumps({"messages": HI}).encode()).decode()}}},
             {"messages": HI, "max_tokens": 1},
             {"inputTokens": 7},
         ),
     ],
-)
+)  # fmt: skip
 async def test_bedrock_counts_tokens(path: str, more: Any, asked: Any, counted: Any) -> None:
     """CountTokens is asked for the foundation model, whoever asks; a refusal of what was made here is an estimate."""
     bodies: list[Any] = []

@@ -1,5 +1,7 @@
 """What the vendors' own clients for clouds send is what the clouds get: URL, body and the headers that clouds read."""
 
+# ruff: noqa: E501 -- the tables are read by row
+
 import base64
 import json
 from collections.abc import Callable
@@ -86,49 +88,23 @@ ASK = {"max_tokens": 9, "messages": HI}
 # The vendor's client; our settings; our client's request.
 CASES: dict[str, tuple[Callable[[httpx2.Client], Any], dict[str, Any], dict[str, Any]]] = {
     "vertex": (messages(vertex, "claude-sonnet-5"), US_EAST5, {"model": "up/claude-sonnet-5", **ASK}),
-    "vertex stream": (
-        messages(vertex, "claude@1", stream=True),
-        US_EAST5,
-        {"model": "up/claude@1", **ASK, "stream": True},
-    ),
+    "vertex stream": (messages(vertex, "claude@1", stream=True), US_EAST5, {"model": "up/claude@1", **ASK, "stream": True}),
     "vertex beta": (
-        lambda client: vertex(http_client=client, max_retries=0).beta.messages.create(
-            model="claude-sonnet-5", max_tokens=9, messages=HI, betas=[BETA]
-        ),
+        lambda client: vertex(http_client=client, max_retries=0).beta.messages.create(model="claude-sonnet-5", max_tokens=9, messages=HI, betas=[BETA]),
         US_EAST5,
         {"model": "up/claude-sonnet-5", **ASK},
     ),
-    "foundry": (
-        messages(foundry, "mine"),
-        {"base_url": "https://res.services.ai.azure.com/anthropic"},
-        {"model": "up/mine", **ASK},
-    ),
-    "mantle": (
-        messages(mantle, "anthropic.claude-x"),
-        {"base_url": "https://bedrock-mantle.us-east-1.api.aws"},
-        {"model": "up/anthropic.claude-x", **ASK},
-    ),
-    "invoke": (
-        messages(bedrock, "us.anthropic.claude-x-v1:0"),
-        INVOKE,
-        {"model": "up/us.anthropic.claude-x-v1:0", **ASK},
-    ),
-    "invoke stream": (
-        messages(bedrock, "arn:a/b", stream=True),
-        INVOKE,
-        {"model": "up/arn:a/b", **ASK, "stream": True},
-    ),
-    "claude on aws": (
-        messages(on_aws, "claude-x"),
-        {"base_url": "https://aws-external-anthropic.us-east-1.api.aws", **WORKSPACE},
-        {"model": "up/claude-x", **ASK},
-    ),
+    "foundry": (messages(foundry, "mine"), {"base_url": "https://res.services.ai.azure.com/anthropic"}, {"model": "up/mine", **ASK}),
+    "mantle": (messages(mantle, "anthropic.claude-x"), {"base_url": "https://bedrock-mantle.us-east-1.api.aws"}, {"model": "up/anthropic.claude-x", **ASK}),
+    "invoke": (messages(bedrock, "us.anthropic.claude-x-v1:0"), INVOKE, {"model": "up/us.anthropic.claude-x-v1:0", **ASK}),
+    "invoke stream": (messages(bedrock, "arn:a/b", stream=True), INVOKE, {"model": "up/arn:a/b", **ASK, "stream": True}),
+    "claude on aws": (messages(on_aws, "claude-x"), {"base_url": "https://aws-external-anthropic.us-east-1.api.aws", **WORKSPACE}, {"model": "up/claude-x", **ASK}),
     "azure, dated": (
         azure,
         {"base_url": "https://res.openai.azure.com/openai", "host": "azure-dated", "protocol": "openai_chat"},
         {"messages": HI, "model": "up/mine"},
     ),
-}
+}  # fmt: skip
 
 
 def ours(settings: dict[str, Any], body: dict[str, Any], path: str = "") -> httpx2.Request:

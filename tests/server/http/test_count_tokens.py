@@ -161,9 +161,7 @@ TRANSLATED: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]] = {
         {"system": "Be brief", "temperature": 0.5, "metadata": {"user_id": "u"}, "max_tokens": 5},
         {
             "model": "m",
-            "input": [
-                {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]}
-            ],
+            "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]}],
             "instructions": "Be brief",
         },
     ),
@@ -171,10 +169,7 @@ TRANSLATED: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]] = {
         {"instructions": "Be brief", "temperature": 0.5, "user": "u", "max_output_tokens": 5, "store": False},
         {"model": "m", "messages": [{"role": "user", "content": "Hello"}], "system": "Be brief"},
     ),
-    (GEMINI, MESSAGES): (
-        {},
-        {"model": "m", "messages": [{"role": "user", "content": "Hello"}]},
-    ),
+    (GEMINI, MESSAGES): ({}, {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}),
     (RESPONSES, GEMINI): (
         {"instructions": "Be brief", "user": "u", "max_output_tokens": 5, "store": False},
         {
@@ -186,7 +181,7 @@ TRANSLATED: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]] = {
             }
         },
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("client", "upstream"), TRANSLATED)
@@ -308,15 +303,12 @@ BAD: dict[str, tuple[bytes, int, str]] = {
     "an unknown model": (b'{"model": "nobody-knows"}', 404, "nobody-knows"),
 } | {
     f"100k deep, for {name}": (
-        b'{"model": "%b/m", "messages": ' % name.encode()
-        + b"[" * 100_000
-        + b"]" * 100_000
-        + b', "input": []}',
+        b'{"model": "%b/m", "messages": ' % name.encode() + b"[" * 100_000 + b"]" * 100_000 + b', "input": []}',
         400,
         "",
     )
     for name in ("chat", "openai", "anthropic")
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("protocol", [MESSAGES, RESPONSES])  # Gemini's model is in the path

@@ -259,17 +259,13 @@ ERROR = b'{"error": {"message": "too long", "type": "invalid_request_error", "pa
     ("script", "status", "text"),
     [
         (Script([ERROR], status=400, headers=JSON_TYPE), 400, "too long"),
-        (
-            Script([b'{"message": "invalid request: bad top_n"}'], status=422, headers=JSON_TYPE),
-            422,
-            "bad top_n",
-        ),
+        (Script([b'{"message": "invalid request: bad top_n"}'], status=422, headers=JSON_TYPE), 422, "bad top_n"),
         (Script([b"<html>"], status=404, headers=[("content-type", "text/html")]), 404, "base_url"),
         (Script([b"<html>"], headers=[("content-type", "text/html")]), 502, "base_url"),
         (Script(connect=[UpstreamUnreachable("cannot connect to http://up.test")]), 502, "cannot connect"),
         (Script([ERROR], status=401), 401, "refused its key"),
     ],
-)
+)  # fmt: skip
 async def test_errors_have_the_clients_form(script: Script, status: int, text: str) -> None:
     async with gateway(script) as (app, _):
         client = await call(app, "/v1/rerank", {"model": "up/m"})
@@ -400,15 +396,10 @@ def pieces(body: bytes, size: int = 50_000) -> list[bytes]:
         ("/v1/images/variations", lambda model: form(model, file=FILE * 3), {}, False),
         # Its model is behind more than is held in memory.
         ("/v1/audio/transcriptions", lambda model: form(model, first=False, file=FILE * 3), {}, False),
-        (
-            "/v1/audio/transcriptions",
-            lambda model: form(model, first=False),
-            {"dragoman_model": "emb"},
-            False,
-        ),
+        ("/v1/audio/transcriptions", lambda model: form(model, first=False), {"dragoman_model": "emb"}, False),
         ("/v1/audio/transcriptions?model=emb&x=1", lambda model: form(model, first=False), {}, False),
     ],
-)
+)  # fmt: skip
 @pytest.mark.backends(*REAL_BACKENDS)
 async def test_a_form_is_sent_with_the_models_name_there(
     path: str, form_of: Callable[[bytes], bytes], headers: dict[str, str], held: bool, with_length: bool
@@ -847,12 +838,7 @@ RULE = {"/v1/moderations": ("up",), "/v1/images": ("up",), "/v1/batches": ("up",
     ("limits", "path", "body", "refusal"),
     [
         ({"models": ("emb",)}, "/v1/embeddings", {"model": "emb"}, ""),
-        (
-            {"models": ("emb",)},
-            "/v1/embeddings",
-            {"model": "up/text-embedding-3-small"},
-            "may not use the model",
-        ),
+        ({"models": ("emb",)}, "/v1/embeddings", {"model": "up/text-embedding-3-small"}, "may not use the model"),
         # Without a model it is enough that it may use one of the upstream's.
         ({}, "/v1/moderations", {}, ""),
         ({"models": ("emb",)}, "/v1/moderations", {}, ""),
@@ -871,24 +857,15 @@ RULE = {"/v1/moderations": ("up",), "/v1/images": ("up",), "/v1/batches": ("up",
         ({"budget": 1.0}, "/v1/files", {}, ""),
         ({"budget": 1.0}, "/v1/messages/batches", batch("claude/x"), "what this request costs is not known"),
         ({"models": ("claude/x",)}, "/v1/messages/batches", batch("claude/x"), ""),
+        ({"models": ("claude/x",)}, "/v1/messages/batches", batch("claude/x", "claude/y"), "may not use the model"),
         (
             {"models": ("claude/x",)},
             "/v1/messages/batches",
-            batch("claude/x", "claude/y"),
-            "may not use the model",
-        ),
-        (
-            {"models": ("claude/x",)},
-            "/v1/messages/batches",
-            {
-                "requests": [
-                    {"custom_id": "a", "params": {"model": "claude/x", "fallbacks": [{"model": "y"}]}}
-                ]
-            },
+            {"requests": [{"custom_id": "a", "params": {"model": "claude/x", "fallbacks": [{"model": "y"}]}}]},
             "may not use the model 'y'",
         ),
     ],
-)
+)  # fmt: skip
 async def test_a_keys_models_and_budget_apply(limits: Any, path: str, body: Any, refusal: str) -> None:
     async with gateway(endpoints=RULE, **keyed(**limits)) as (app, fake):
         headers = {"content-type": FORM if isinstance(body, bytes) else "application/json"}
@@ -931,17 +908,14 @@ async def test_a_cached_prompt_that_is_kept_longer_costs_more(method: str, statu
         ("/v1/realtime", "Realtime sessions are not served"),
         ("/v1/realtime/calls", "Realtime sessions are not served"),
         ("/v1/live/sessions", "Live sessions are not served"),
-        (
-            "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent",
-            "Live sessions are not",
-        ),
+        ("/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent", "Live sessions are not"),
         ("/upload/v1beta/files?uploadType=resumable", "upload the file to Google"),
         ("/modelling", "there is nothing at this path"),
         ("/v1/realtimes", "there is nothing at this path"),
         ("/v1/chat/completions/chatcmpl-1", 'below [endpoints]: "/v1/chat/completions" = "up"'),
         ("/v1/chat/completions/chatcmpl-1/messages", 'below [endpoints]: "/v1/chat/completions" = "up"'),
     ],
-)
+)  # fmt: skip
 async def test_what_is_not_served_is_said(path: str, said: str) -> None:
     async with gateway() as (app, fake):
         client = await call(app, path, method="GET")

@@ -538,11 +538,8 @@ EMPTY_RESPONSES = {
     "another object": [b'{"status":"ok"}'],
     "an empty body": [b""],
     "a comment": [b": PROCESSING\n\n"],
-    "an end mark": [
-        b"data: [DONE]\n\n",
-        b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
-    ],
-}
+    "an end mark": [b"data: [DONE]\n\n", b'event: message_stop\ndata: {"type":"message_stop"}\n\n'],
+}  # fmt: skip
 
 
 @BOTH

@@ -82,17 +82,11 @@ async def test_every_known_error_has_its_action(client: str, upstream: str, stre
 
 # What always fails with account a -> the accounts that are tried by requests at these times.
 FOLLOWED: dict[str, tuple[RawResponse, dict[float, str]]] = {
-    "it cools down, and longer each time": (
-        limited(MESSAGES),
-        {0: "ab", 14: "b", 15: "ab", 44: "b", 45: "ab"},
-    ),
+    "it cools down, and longer each time": (limited(MESSAGES), {0: "ab", 14: "b", 15: "ab", 44: "b", 45: "ab"}),
     "it is disabled": (unauthorized(MESSAGES), {0: "ab", 1: "b", 30 * 86_400: "b"}),
-    "it cools down after several failures": (
-        broken(MESSAGES),
-        {0: "ab", 5: "ab", 10: "ab", 14: "b", 15: "ab"},
-    ),
+    "it cools down after several failures": (broken(MESSAGES), {0: "ab", 5: "ab", 10: "ab", 14: "b", 15: "ab"}),
     "it stays in use": (refusal(MESSAGES, 403, "Insufficient tokens left"), {0: "ab", 1: "ab"}),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", FOLLOWED)

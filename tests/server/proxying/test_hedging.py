@@ -195,10 +195,7 @@ SAME: dict[str, Callable[[bool], dict[str, Any]]] = {
     "both respond": lambda stream: {"a": silent(5), "b": silent(3, "Hello from b")},
     "failure and content": lambda stream: {"a": late(broken(MESSAGES), 5), "b": silent(3, "Hello from b")},
     "content and failure": lambda stream: {"a": silent(5), "b": late(broken(MESSAGES), 3)},
-    "content and no connection": lambda stream: {
-        "a": at_once(5, "Hello from a", stream=stream),
-        "b": late(BREAKS, 3),
-    },
+    "content and no connection": lambda stream: {"a": at_once(5, "Hello from a", stream=stream), "b": late(BREAKS, 3)},
     "refusal and content": lambda stream: {"a": late(invalid(MESSAGES), 5), "b": silent(3, "Hello from b")},
     "refusal and content at once": lambda stream: {
         "a": replace(invalid(MESSAGES), parts=[Late(5, b"".join(invalid(MESSAGES).parts))]),  # type: ignore[arg-type]
@@ -207,7 +204,7 @@ SAME: dict[str, Callable[[bool], dict[str, Any]]] = {
     "both fail": lambda stream: {"a": late(broken(MESSAGES), 5), "b": late(BREAKS, 3)},
     "failure and delay": lambda stream: {"a": late(broken(MESSAGES), 2), "b": good("Hello from b")},
     "content and delay": lambda stream: {"a": silent(2), "b": good("Hello from b")},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", SAME)

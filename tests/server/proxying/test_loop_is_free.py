@@ -67,30 +67,21 @@ HI = '{"role":"user","content":"Hi"}'
 # Members of requests, by the client's protocol and by what there is much of.
 REQUESTS = {
     ("messages", "messages"): many(HI, '"messages":[', "]"),
-    ("messages", "parts"): many(
-        '{"type":"text","text":"x"}', '"messages":[{"role":"user","content":[', "]}]"
-    ),
+    ("messages", "parts"): many('{"type":"text","text":"x"}', '"messages":[{"role":"user","content":[', "]}]"),
     ("messages", "tools"): many('{"name":"f","input_schema":{}}', f'"messages":[{HI}],"tools":[', "]"),
     ("messages", "stop sequences"): many('"abc"', f'"messages":[{HI}],"stop_sequences":[', "]"),
     ("messages", "nesting"): f'"messages":[{HI}],"u":' + "[" * (SIZE // 2) + "]" * (SIZE // 2),
     ("messages", "escapes"): '"messages":[{"role":"user","content":"' + "\\u00e9" * (SIZE // 6) + '"}]',
     ("messages", "digits"): f'"messages":[{HI}],"temperature":' + "1" * SIZE,
     ("chat", "messages"): many(HI, '"messages":[', "]"),
-    ("chat", "calls"): many(
-        '{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}',
-        f'"messages":[{HI},{{"role":"assistant","tool_calls":[',
-        "]}]",
-    ),
-    ("chat", "unknown members"): f'"messages":[{HI}],'
-    + ",".join([f'"u{number}":1' for number in range(SIZE // 11)]),
+    ("chat", "calls"): many('{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}', f'"messages":[{HI},{{"role":"assistant","tool_calls":[', "]}]"),
+    ("chat", "unknown members"): f'"messages":[{HI}],' + ",".join([f'"u{number}":1' for number in range(SIZE // 11)]),
     ("responses", "items"): many(HI, '"input":[', "]"),
     ("responses", "references"): many('{"type":"item_reference","id":"msg_1"}', '"input":[', "]"),
     ("gemini", "parts"): many('{"text":"x"}', '"contents":[{"parts":[', "]}]"),
-    ("gemini", "results"): many(
-        '{"functionResponse":{"name":"f","response":{}}}', '"contents":[{"parts":[', "]}]"
-    ),
+    ("gemini", "results"): many('{"functionResponse":{"name":"f","response":{}}}', '"contents":[{"parts":[', "]}]"),
     ("responses", "empty arrays"): many("[]", f'"input":[{HI}],"u":[', "]"),
-}
+}  # fmt: skip
 
 
 def event(delta: str) -> bytes:
@@ -284,18 +275,8 @@ CHECKED_CALLS = [
 # Other work than that of requests and responses: the upstream's response, the settings, path and body of the request.
 OTHERS: dict[str, tuple[str, dict[str, Any], str, bytes]] = {
     "a list of models": (f'{{"data":[{MODELS}]}}', {"model_list": True}, "/v1/models", b""),
-    "the estimate of a relay": (
-        NO_USAGE,
-        PRICED,
-        PATHS["chat"],
-        f'{{"model":"up/m",{TOOLS}}}'.encode(),
-    ),
-    "the estimate of a relayed prompt": (
-        "",
-        {"stream": True, **PRICED},
-        PATHS["chat"],
-        f'{{"model":"up/m","stream":true,"messages":[{MESSAGES}]}}'.encode(),
-    ),
+    "the estimate of a relay": (NO_USAGE, PRICED, PATHS["chat"], f'{{"model":"up/m",{TOOLS}}}'.encode()),
+    "the estimate of a relayed prompt": ("", {"stream": True, **PRICED}, PATHS["chat"], f'{{"model":"up/m","stream":true,"messages":[{MESSAGES}]}}'.encode()),
     "a compressed request": (
         json.dumps(WHOLE),
         {},
@@ -310,49 +291,19 @@ OTHERS: dict[str, tuple[str, dict[str, Any], str, bytes]] = {
         small_request(stream=False),
     ),
     "a recording": (json.dumps(WHOLE), REDACTED, PATHS["chat"], message("word " * (SIZE // 5))),
-    "a recording of a string without an end": (
-        '{"' + '\\"' * (SIZE // 2),
-        REDACTED,
-        PATHS["chat"],
-        small_request(stream=False),
-    ),
-    "the simulator": (
-        "",
-        {},
-        PATHS["chat"],
-        f'{{"model":"sim/tools",{TOOLS}}}'.encode(),
-    ),
-    "calls of the simulator": (
-        "",
-        {},
-        PATHS["messages"],
-        message("call f " * SIZE, "sim/tools"),
-    ),
+    "a recording of a string without an end": ('{"' + '\\"' * (SIZE // 2), REDACTED, PATHS["chat"], small_request(stream=False)),
+    "the simulator": ("", {}, PATHS["chat"], f'{{"model":"sim/tools",{TOOLS}}}'.encode()),
+    "calls of the simulator": ("", {}, PATHS["messages"], message("call f " * SIZE, "sim/tools")),
     "checks of a grammar": (
         json.dumps({"choices": [{"message": {"tool_calls": CHECKED_CALLS}, "finish_reason": "tool_calls"}]}),
         {},
         PATHS["responses"],
         f'{{"model":"up/m","input":"Hi","tools":[{AMBIGUOUS}]}}'.encode(),
     ),
-    "a model's name": (
-        "",
-        {"stream": True},
-        PATHS["responses"],
-        b'{"model":"up/' + b"m" * 60 * SIZE + b'","stream":true,"input":"Hi"}',
-    ),
-    "a member's name": (
-        json.dumps(WHOLE),
-        {},
-        PATHS["messages"],
-        message("Hi", more=f',"{"é" * 16 * SIZE}":1'),
-    ),
-    "what a response repeats": (
-        "",
-        {"stream": True},
-        PATHS["responses"],
-        b'{"model":"up/m","stream":true,"input":"Hi","instructions":"' + b"i" * 32 * SIZE + b'"}',
-    ),
-}
+    "a model's name": ("", {"stream": True}, PATHS["responses"], b'{"model":"up/' + b"m" * 60 * SIZE + b'","stream":true,"input":"Hi"}'),
+    "a member's name": (json.dumps(WHOLE), {}, PATHS["messages"], message("Hi", more=f',"{"é" * 16 * SIZE}":1')),
+    "what a response repeats": ("", {"stream": True}, PATHS["responses"], b'{"model":"up/m","stream":true,"input":"Hi","instructions":"' + b"i" * 32 * SIZE + b'"}'),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", OTHERS)

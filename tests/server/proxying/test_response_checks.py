@@ -1,5 +1,7 @@
 """Schemas and forced calls that an upstream ignores, through the gateway: the response arrives, the loss is noted."""
 
+# ruff: noqa: E501 -- the tables are read by row
+
 import json
 import logging
 from typing import Any
@@ -35,24 +37,11 @@ VALID, INVALID = '{"city":"Oslo"}', "The city is canary."
 TOOL = {"type": "object", "properties": {}}
 
 ASKING: dict[str, dict[str, Any]] = {
-    CHAT: {
-        "messages": [{"role": "user", "content": "Where?"}],
-        "response_format": {"type": "json_schema", "json_schema": {"name": "city", "schema": SCHEMA}},
-    },
-    MESSAGES: {
-        "max_tokens": 99,
-        "messages": [{"role": "user", "content": "Where?"}],
-        "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}},
-    },
-    RESPONSES: {
-        "input": "Where?",
-        "text": {"format": {"type": "json_schema", "name": "city", "schema": SCHEMA}},
-    },
-    GEMINI: {
-        "contents": [{"parts": [{"text": "Where?"}]}],
-        "generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA},
-    },
-}
+    CHAT: {"messages": [{"role": "user", "content": "Where?"}], "response_format": {"type": "json_schema", "json_schema": {"name": "city", "schema": SCHEMA}}},
+    MESSAGES: {"max_tokens": 99, "messages": [{"role": "user", "content": "Where?"}], "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+    RESPONSES: {"input": "Where?", "text": {"format": {"type": "json_schema", "name": "city", "schema": SCHEMA}}},
+    GEMINI: {"contents": [{"parts": [{"text": "Where?"}]}], "generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}},
+}  # fmt: skip
 DEMANDING: dict[str, dict[str, Any]] = {
     CHAT: {
         "messages": [{"role": "user", "content": "Look."}],

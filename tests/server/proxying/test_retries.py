@@ -120,22 +120,11 @@ _MESSAGES_TEXT: list[dict[str, Any]] = [
     {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
 ]
 OPENINGS: dict[str, tuple[dict[str, list[dict[str, Any]]], bool]] = {
-    "an empty block": (
-        {
-            CHAT: [s.chunk({"role": "assistant", "content": ""})],
-            MESSAGES: _MESSAGES_TEXT,
-            RESPONSES: _RESPONSES_TEXT,
-            GEMINI: [s.parts()],
-        },
-        False,
-    ),
+    "an empty block": ({CHAT: [s.chunk({"role": "assistant", "content": ""})], MESSAGES: _MESSAGES_TEXT, RESPONSES: _RESPONSES_TEXT, GEMINI: [s.parts()]}, False),
     "an empty delta": (
         {
             CHAT: [s.chunk({"role": "assistant", "content": ""}), s.chunk({"content": ""})],
-            MESSAGES: [
-                *_MESSAGES_TEXT,
-                {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": ""}},
-            ],
+            MESSAGES: [*_MESSAGES_TEXT, {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": ""}}],
             RESPONSES: [*_RESPONSES_TEXT, {"type": "response.output_text.delta", "delta": "", **_TEXT_PART}],
             GEMINI: [s.parts({"text": ""})],
         },
@@ -144,22 +133,8 @@ OPENINGS: dict[str, tuple[dict[str, list[dict[str, Any]]], bool]] = {
     "empty reasoning": (
         {
             CHAT: [s.chunk({"role": "assistant", "content": None, "reasoning_content": ""})],
-            MESSAGES: [
-                *_MESSAGES_TEXT[:2],
-                {
-                    "type": "content_block_start",
-                    "index": 0,
-                    "content_block": {"type": "thinking", "thinking": "", "signature": ""},
-                },
-            ],
-            RESPONSES: [
-                *_RESPONSES_TEXT[:1],
-                {
-                    "type": "response.output_item.added",
-                    "output_index": 0,
-                    "item": {"id": "rs_1", "type": "reasoning", "summary": []},
-                },
-            ],
+            MESSAGES: [*_MESSAGES_TEXT[:2], {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": "", "signature": ""}}],
+            RESPONSES: [*_RESPONSES_TEXT[:1], {"type": "response.output_item.added", "output_index": 0, "item": {"id": "rs_1", "type": "reasoning", "summary": []}}],
             GEMINI: [s.parts({"text": "", "thought": True})],
         },
         False,
@@ -180,13 +155,7 @@ OPENINGS: dict[str, tuple[dict[str, list[dict[str, Any]]], bool]] = {
                 {
                     "type": "response.output_item.added",
                     "output_index": 0,
-                    "item": {
-                        "type": "function_call",
-                        "id": "fc_1",
-                        "call_id": "call_1",
-                        "name": "add",
-                        "arguments": "",
-                    },
+                    "item": {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "add", "arguments": ""},
                 },
             ],
             GEMINI: [s.parts(s.function_call("call_1", "add", {}))],
@@ -393,12 +362,9 @@ async def left(pool: PoolGateway, after: float, *, stream: bool) -> None:
 WAITING: dict[str, tuple[Any, tuple[bool, ...]]] = {
     "the connection": (good("Hello", before=[Sleep(60)]), (True, False)),
     "the first byte": (RawResponse([Sleep(60)]), (True, False)),
-    "the first content": (
-        RawResponse([*begun(stream_of(MESSAGES, Text("Hello")), "Hello")[:1], Sleep(60)]),
-        (True,),
-    ),
+    "the first content": (RawResponse([*begun(stream_of(MESSAGES, Text("Hello")), "Hello")[:1], Sleep(60)]), (True,)),
     "the rest": (good("Hello", between=[Sleep(60)]), (False,)),
-}
+}  # fmt: skip
 
 
 @BOTH

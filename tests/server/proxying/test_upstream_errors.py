@@ -210,24 +210,14 @@ RIGHT = "is base_url of [[upstreams]] up right?"
 KEY = 'upstream "up" refused the key of account "a"{}: check api_key of [[accounts]] a'
 MONEY = 'the balance or quota of account "a" of upstream "up" is used up{}: {}'
 REPORTED: dict[str, tuple[Any, tuple[int, int], str, str]] = {
-    "a refused key": (
-        lambda protocol: refusal(protocol, 401, "who are you?", "authentication_error"),
-        (401, 401),
-        KEY.format(" (401)"),
-        ": who are you?",
-    ),
+    "a refused key": (lambda protocol: refusal(protocol, 401, "who are you?", "authentication_error"), (401, 401), KEY.format(" (401)"), ": who are you?"),
     "a refused key, as a 400": (
         lambda protocol: refusal(protocol, 400, "API key not valid.", "invalid_request_error"),
         (401, 401),
         KEY.format(" (400)"),
         ": API key not valid.",
     ),
-    "no credit": (
-        lambda protocol: refusal(protocol, 400, CREDIT, "invalid_request_error"),
-        (402, 429),
-        MONEY.format(" (400)", CREDIT),
-        "",
-    ),
+    "no credit": (lambda protocol: refusal(protocol, 400, CREDIT, "invalid_request_error"), (402, 429), MONEY.format(" (400)", CREDIT), ""),
     "no credit, in the body": (
         lambda protocol: InBand(
             {
@@ -243,19 +233,12 @@ REPORTED: dict[str, tuple[Any, tuple[int, int], str, str]] = {
         "",
     ),
     "a redirect": (
-        lambda protocol: RawResponse(
-            status=302, headers=(("location", "https://new.corp.test/llm" + PATH_OF[protocol]),)
-        ),
+        lambda protocol: RawResponse(status=302, headers=(("location", "https://new.corp.test/llm" + PATH_OF[protocol]),)),
         (503, 503),
         f'upstream "up" redirects (302): {RIGHT}',
         " 302 to https://new.corp.test/llm: put that into base_url",
     ),
-    "a page": (
-        lambda protocol: RawResponse([PAGE], headers=(HTML,)),
-        (502, 502),
-        f'upstream "up" sent text/html: {RIGHT}',
-        "",
-    ),
+    "a page": (lambda protocol: RawResponse([PAGE], headers=(HTML,)), (502, 502), f'upstream "up" sent text/html: {RIGHT}', ""),
     "a page by another name": (
         lambda protocol: RawResponse([PAGE], headers=(("content-type", "application/json"),)),
         (502, 502),
@@ -268,12 +251,7 @@ REPORTED: dict[str, tuple[Any, tuple[int, int], str, str]] = {
         f'upstream "up" sent a body that is not a response (text/plain): {RIGHT}',
         "",
     ),
-    "null": (
-        lambda protocol: RawResponse([b" null"]),
-        (502, 502),
-        f'upstream "up" sent a body that is not a response (without a content-type): {RIGHT}',
-        "",
-    ),
+    "null": (lambda protocol: RawResponse([b" null"]), (502, 502), f'upstream "up" sent a body that is not a response (without a content-type): {RIGHT}', ""),
     "a page of a 404": (
         lambda protocol: RawResponse([PAGE], 404, (HTML,)),
         (404, 404),
@@ -378,12 +356,7 @@ RENAMED: dict[str, tuple[Any, str, str, str | None]] = {
     ),
     # Clients know the words of errors, and their other members.
     "another error": (broken, "claude-x", "", "models.claude-*"),
-    "the model that the client named": (
-        lambda protocol: refusal(protocol, 404, NO_MODEL, "not_found_error"),
-        "up/gpt-y",
-        "",
-        None,
-    ),
+    "the model that the client named": (lambda protocol: refusal(protocol, 404, NO_MODEL, "not_found_error"), "up/gpt-y", "", None),
 }  # fmt: skip
 
 

@@ -3,6 +3,8 @@
 In real time, because files are written in a thread.
 """
 
+# ruff: noqa: E501 -- the tables are read by row
+
 # ruff: noqa: ASYNC240, E501 -- the files are small and local, and the tables are read by row
 
 import json
@@ -352,34 +354,19 @@ async def test_files_are_bounded_in_number_and_age(tmp_path: Path) -> None:
         (b'{"id":"a","text":"cut h', b'{"id":"a","text":"xxx x'),
         (b"<p>Bad gateway 502</p>", b"<x>xxx xxxxxxx 111</x>"),
         # Members whose names a user chose are none of a protocol's.
-        (
-            b'{"name":"pay","input":{"name":"Al","to":[{"id":70}]}}',
-            b'{"name":"pay","input":{"name":"xx","to":[{"id":11}]}}',
-        ),
+        (b'{"name":"pay","input":{"name":"Al","to":[{"id":70}]}}', b'{"name":"pay","input":{"name":"xx","to":[{"id":11}]}}'),
         (b'{"input":[{"role":"user","name":"al"}],"n":2}', b'{"input":[{"role":"user","name":"al"}],"n":2}'),
         (
             b'{"input":[{"role":"user","content":[{"text":"Hi"}]},{"type":"message","role":"user"}]}',
             b'{"input":[{"role":"user","content":[{"text":"xx"}]},{"type":"message","role":"user"}]}',
         ),
         (b'{"arguments":[{"role":"Al"},{"role":"Bo"}]}', b'{"arguments":[{"role":"xx"},{"role":"xx"}]}'),
-        (
-            b'{"functionResponse":{"name":"f","response":{"code":"Hi"}}}',
-            b'{"functionResponse":{"name":"f","response":{"code":"xx"}}}',
-        ),
-        (
-            b'{"response":{"id":"r"},"metadata":{"id":"me"},"id":"i"}',
-            b'{"response":{"id":"r"},"metadata":{"id":"xx"},"id":"i"}',
-        ),
-        (
-            b'{"finishReason":"MAX_TOKENS","modelVersion":"g","text":"a"}',
-            b'{"finishReason":"MAX_TOKENS","modelVersion":"g","text":"x"}',
-        ),
+        (b'{"functionResponse":{"name":"f","response":{"code":"Hi"}}}', b'{"functionResponse":{"name":"f","response":{"code":"xx"}}}'),
+        (b'{"response":{"id":"r"},"metadata":{"id":"me"},"id":"i"}', b'{"response":{"id":"r"},"metadata":{"id":"xx"},"id":"i"}'),
+        (b'{"finishReason":"MAX_TOKENS","modelVersion":"g","text":"a"}', b'{"finishReason":"MAX_TOKENS","modelVersion":"g","text":"x"}'),
         # A program, and texts as numbers: tokens, bytes, embeddings.
         (b'{"code":"print(x)","error":{"code":"bad_x"}}', b'{"code":"xxxxx(x)","error":{"code":"bad_x"}}'),
-        (
-            b'{"token":"Hi","bytes":[72, 105],"logprob":-0.5}',
-            b'{"token":"xx","bytes":[11, 111],"logprob":-0.5}',
-        ),
+        (b'{"token":"Hi","bytes":[72, 105],"logprob":-0.5}', b'{"token":"xx","bytes":[11, 111],"logprob":-0.5}'),
         (b'{"groundingChunkIndices":[0,2]}', b'{"groundingChunkIndices":[0,2]}'),
         (b'{"embedding":[-0.02,3e-05', b'{"embedding":[-1.11,1e-11'),
         (b'{"embedding":[0.2,null,3]}', b'{"embedding":[1.1,null,1]}'),
@@ -389,7 +376,7 @@ async def test_files_are_bounded_in_number_and_age(tmp_path: Path) -> None:
         # A search for its end from each of its quotes would not end within hours.
         (b'{"' + b'\\"' * 1_000_000, b'{"' + b'\\"' * 1_000_000),
     ],
-)
+)  # fmt: skip
 async def test_texts_are_replaced_letter_by_letter(body: bytes, redacted: bytes) -> None:
     assert redact_texts(body) == redacted
     pieces = [body[:5], body[5:9], body[9:]]

@@ -33,13 +33,10 @@ DATA = bytes(range(256)) * 3 + b"\r\n--\r\n--bb\r\n-b\r" + b"\r\n--"
         (part(b"content-disposition:form-data;name=model", b"m") + END, "m"),
         (part(FILE, b"x") + END, None),
         # A file whose name looks like the field's.
-        (
-            part(b'Content-Disposition: form-data; name="file"; filename="a; name=\\"model\\""', b"x") + END,
-            None,
-        ),
+        (part(b'Content-Disposition: form-data; name="file"; filename="a; name=\\"model\\""', b"x") + END, None),
         (END, None),
     ],
-)
+)  # fmt: skip
 def test_the_model_is_found_and_replaced_and_no_other_byte(form: bytes, model: str | None, size: int) -> None:
     plain = Form(b"b")
     assert passed(plain, form, size) == form

@@ -1,5 +1,7 @@
 """Requests that refer to stored responses and items, and their expansion: bytes in, bytes out."""
 
+# ruff: noqa: E501 -- the tables are read by row
+
 import json
 from typing import Any
 
@@ -19,26 +21,14 @@ def requested(**body: Any) -> conversation.StateParams:
 
 REQUESTS: dict[str, tuple[dict[str, Any], conversation.StateParams]] = {
     "nothing": ({}, conversation.StateParams(None, True, False)),
-    "nulls": (
-        {"previous_response_id": None, "store": None, "input": None},
-        conversation.StateParams(None, True, False),
-    ),
+    "nulls": ({"previous_response_id": None, "store": None, "input": None}, conversation.StateParams(None, True, False)),
     "an empty id": ({"previous_response_id": ""}, conversation.StateParams(None, True, False)),
-    "all": (
-        {"previous_response_id": "resp_1", "store": False, "input": [{"type": "item_reference", "id": "x"}]},
-        conversation.StateParams("resp_1", False, True),
-    ),
+    "all": ({"previous_response_id": "resp_1", "store": False, "input": [{"type": "item_reference", "id": "x"}]}, conversation.StateParams("resp_1", False, True)),
     "a bare reference": ({"input": [{"id": "x"}]}, conversation.StateParams(None, True, True)),
     "of the type null": ({"input": [{"id": "x", "type": None}]}, conversation.StateParams(None, True, True)),
-    "of the type null, first": (
-        {"input": [{"type": None, "id": "x"}]},
-        conversation.StateParams(None, True, True),
-    ),
-    "an item with an id": (
-        {"input": [{"id": "x", "role": "user"}]},
-        conversation.StateParams(None, True, False),
-    ),
-}
+    "of the type null, first": ({"input": [{"type": None, "id": "x"}]}, conversation.StateParams(None, True, True)),
+    "an item with an id": ({"input": [{"id": "x", "role": "user"}]}, conversation.StateParams(None, True, False)),
+}  # fmt: skip
 
 
 def test_the_state_that_a_request_requires() -> None:

@@ -192,11 +192,8 @@ async def test_off_no_response_is_found_and_the_error_has_the_reason(method: str
 THEIRS: dict[str, dict[str, Any]] = {
     "a response": {"previous_response_id": "resp_theirs", "input": [USER]},
     "an item": {"input": [{"type": "item_reference", "id": "msg_theirs"}, USER]},
-    "both": {
-        "previous_response_id": "resp_theirs",
-        "input": [{"type": "item_reference", "id": "msg_theirs"}, USER],
-    },
-}
+    "both": {"previous_response_id": "resp_theirs", "input": [{"type": "item_reference", "id": "msg_theirs"}, USER]},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("server", [{}, ON], ids=["off", "on"])

@@ -46,11 +46,7 @@ ERRORS = {
     "bare CR after the size": (b"5\rhello\r\n", b"", SIZE_LINE),
     "bare LF in an extension": (b"5;a\nb\r\nhello\r\n", b"", SIZE_LINE),
     "NUL in an extension": (b"5;a\x00b\r\nhello\r\n", b"", SIZE_LINE),
-    "size line one byte too long": (
-        b"1;" + b"e" * (MAX_CHUNK_LINE - 3) + b"\r\nx\r\n",
-        b"",
-        SIZE_LINE_LENGTH,
-    ),
+    "size line one byte too long": (b"1;" + b"e" * (MAX_CHUNK_LINE - 3) + b"\r\nx\r\n", b"", SIZE_LINE_LENGTH),
     "size line without end": (b"1;" + b"e" * MAX_CHUNK_LINE, b"", SIZE_LINE_LENGTH),
     "payload longer than its size": (b"3\r\nhello\r\n", b"hel", PAYLOAD_END),
     "payload followed by LF": (b"5\r\nhello\n0\r\n\r\n", b"hello", PAYLOAD_END),
@@ -61,7 +57,7 @@ ERRORS = {
     "trailer ended by LF": (b"0\r\na: b\n", b"", TRAILER_END),
     "trailers too long": (b"0\r\n" + b"a: " + b"v" * MAX_TRAILERS, b"", TRAILER_LENGTH),
     "too many trailers": (b"0\r\n" + b"a: bcdefgh\r\n" * (MAX_TRAILERS // 12 + 1), b"", TRAILER_LENGTH),
-}
+}  # fmt: skip
 
 
 def fed(reads: list[bytes]) -> tuple[ChunkedBody, bytes]:

@@ -1,5 +1,7 @@
 """Request and response heads as bytes, and the bodies that a response can have."""
 
+# ruff: noqa: E501 -- the tables are read by row
+
 import pytest
 
 from dragoman_server.upstream.http1 import (
@@ -104,35 +106,14 @@ BODIES = {
     "chunked, upper case": ("POST", OK + b"Transfer-Encoding: CHUNKED\r\n", True, b"ab", True, True),
     "until close": ("POST", OK, False, CODED, False, True),
     "until close, with its header": ("POST", OK + b"connection: close\r\n", False, CODED, False, True),
-    "length and close": (
-        "POST",
-        OK + b"content-length: 4\r\nconnection: x, Close\r\n",
-        False,
-        b"2\r\na",
-        True,
-        True,
-    ),
-    "HTTP/1.0 with length": (
-        "POST",
-        b"HTTP/1.0 200 OK\r\ncontent-length: 4\r\n",
-        False,
-        b"2\r\na",
-        True,
-        True,
-    ),
-    "HTTP/1.0 chunked all the same": (
-        "POST",
-        b"HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n",
-        False,
-        b"ab",
-        True,
-        True,
-    ),
+    "length and close": ("POST", OK + b"content-length: 4\r\nconnection: x, Close\r\n", False, b"2\r\na", True, True),
+    "HTTP/1.0 with length": ("POST", b"HTTP/1.0 200 OK\r\ncontent-length: 4\r\n", False, b"2\r\na", True, True),
+    "HTTP/1.0 chunked all the same": ("POST", b"HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n", False, b"ab", True, True),
     "HEAD has none": ("HEAD", OK + b"content-length: 4\r\n", True, b"", True, True),
     "HEAD has none, chunked": ("HEAD", OK + b"transfer-encoding: chunked\r\n", True, b"", True, True),
     "204 has none": ("POST", b"HTTP/1.1 204 No Content\r\n", True, b"", True, True),
     "304 has none": ("GET", b"HTTP/1.1 304 Not Modified\r\ncontent-length: 4\r\n", True, b"", True, True),
-}
+}  # fmt: skip
 
 
 def test_the_length_of_a_body() -> None:
@@ -147,39 +128,18 @@ def test_the_length_of_a_body() -> None:
 
 
 ERRORS = {
-    "length and chunked": (
-        OK + b"content-length: 4\r\ntransfer-encoding: chunked\r\n\r\n",
-        "the response has both content-length and transfer-encoding",
-    ),
-    "two lengths": (
-        OK + b"content-length: 4\r\ncontent-length: 5\r\n\r\n",
-        "the response head is not HTTP/1.1: conflicting Content-Length headers",
-    ),
-    "negative length": (
-        OK + b"content-length: -4\r\n\r\n",
-        "the response head is not HTTP/1.1: bad Content-Length",
-    ),
-    "another coding": (
-        OK + b"transfer-encoding: gzip, chunked\r\n\r\n",
-        "the response head is not HTTP/1.1: Only Transfer-Encoding: chunked is supported",
-    ),
-    "not HTTP at all": (
-        b"SSH-2.0-sk-secret\r\n\r\n",
-        "the response head is not HTTP/1.1: illegal status line",
-    ),
-    "bad header line": (
-        OK + b"x-key sk-secret\r\n\r\n",
-        "the response head is not HTTP/1.1: illegal header line",
-    ),
+    "length and chunked": (OK + b"content-length: 4\r\ntransfer-encoding: chunked\r\n\r\n", "the response has both content-length and transfer-encoding"),
+    "two lengths": (OK + b"content-length: 4\r\ncontent-length: 5\r\n\r\n", "the response head is not HTTP/1.1: conflicting Content-Length headers"),
+    "negative length": (OK + b"content-length: -4\r\n\r\n", "the response head is not HTTP/1.1: bad Content-Length"),
+    "another coding": (OK + b"transfer-encoding: gzip, chunked\r\n\r\n", "the response head is not HTTP/1.1: Only Transfer-Encoding: chunked is supported"),
+    "not HTTP at all": (b"SSH-2.0-sk-secret\r\n\r\n", "the response head is not HTTP/1.1: illegal status line"),
+    "bad header line": (OK + b"x-key sk-secret\r\n\r\n", "the response head is not HTTP/1.1: illegal header line"),
     "unasked upgrade": (
         b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\n\r\n",
         "the response head is not HTTP/1.1: Received server _SWITCH_UPGRADE event without a pending proposal",
     ),
-    "interim for ever": (
-        b"HTTP/1.1 100 Continue\r\n\r\n" * (MAX_INTERIM + 1),
-        f"more than {MAX_INTERIM} interim responses before the final one",
-    ),
-}
+    "interim for ever": (b"HTTP/1.1 100 Continue\r\n\r\n" * (MAX_INTERIM + 1), f"more than {MAX_INTERIM} interim responses before the final one"),
+}  # fmt: skip
 
 
 @pytest.mark.promise("S5")

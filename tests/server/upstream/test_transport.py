@@ -80,12 +80,8 @@ REPLIES = {
     "empty": (OK + b"content-length: 0\r\n\r\n", b"", (0, 1)),
     "chunked and empty": (CHUNKED + b"0\r\n\r\n", b"", (0, 1)),
     "connection: close": (OK + b"connection: close\r\ncontent-length: 5\r\n\r\nhello", b"hello", (0, 0)),
-    "interim responses": (
-        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 X\r\na: b\r\n\r\n" + HELLO,
-        b"hello",
-        (0, 1),
-    ),
-}
+    "interim responses": (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 X\r\na: b\r\n\r\n" + HELLO, b"hello", (0, 1)),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("data", "body", "after"), REPLIES.values(), ids=REPLIES)
