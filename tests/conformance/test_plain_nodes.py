@@ -24,7 +24,7 @@ def not_plain(node: Any) -> Any:
     if not isinstance(node, Node):
         return node
     parts = {"parts": not_plain(getattr(node, "parts", ()))} if hasattr(node, "parts") else {}
-    return msgspec.structs.replace(node, plain=False, **parts)
+    return msgspec.structs.replace(node, plain_text="", **parts)
 
 
 def translated(client: UpstreamSpec, upstream: str, body: bytes) -> tuple[bytes, list[Loss]] | str:

@@ -23,15 +23,15 @@ class Node(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         native: The object that it was read from, None for a node that a pass has made or changed.
         before: That object, without the members that were changed, if a pass or the reader has changed what it says.
         shape: The members of that object that its reader takes (see `_ir.shape`), None if it has no others.
-        plain: Its reader says that this message or result is one text, which is not empty, and nothing else: neither
-            in the node nor in the text are a name, a mark, a citation or other members. As nearly all are, what has
-            nothing to do for such a text needs to look at nothing else.
+        plain_text: The text of a message or result that is one text and nothing else, as its reader says: neither in
+            the node nor in the text are a name, a mark, a citation or other members. As nearly all are, what has
+            nothing to do for such a text needs to look at nothing else. "" for all others.
     """
 
     native: JSONObject | None = None
     before: JSONObject | None = None
     shape: Any = None
-    plain: bool = False
+    plain_text: str = ""
 
 
 AnyNode = TypeVar("AnyNode", bound=Node)
@@ -45,7 +45,7 @@ def changed(node: AnyNode, without: Collection[str] = (), **fields: Any) -> AnyN
     before = node.native or node.before
     if without and before is not None:
         before = {name: member for name, member in before.items() if name not in without}
-    return msgspec.structs.replace(node, **fields, native=None, before=before, plain=False)
+    return msgspec.structs.replace(node, **fields, native=None, before=before, plain_text="")
 
 
 def written(node: AnyNode, write: Callable[[AnyNode], JSONObject]) -> JSONObject:

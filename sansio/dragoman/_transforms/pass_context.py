@@ -50,12 +50,12 @@ def find_contents(messages: tuple[Message, ...]) -> Contents:
     waiting: set[str] = set()  # ids of calls without a result yet
     answering, is_paired = False, True  # the first result has come
     for message in messages:
-        if message.plain and not waiting:
+        if message.plain_text and not waiting:
             continue  # as most are
         is_turn, within = message.role == "assistant", message.parts
         if not within or (waiting and (answering if is_turn else message.role != "user")):
             is_paired = False
-        if not message.plain:
+        if not message.plain_text:
             odd.append(message)
         for part in within:
             if type(part) is Text:
@@ -74,7 +74,7 @@ def find_contents(messages: tuple[Message, ...]) -> Contents:
                 elif waiting:
                     is_paired = False
             elif type(part) is ToolResult:
-                if not part.plain:
+                if not part.plain_text:
                     parts += find_contents((Message("user", part.parts),)).parts
                 parts.append(part)
                 results.append(part)

@@ -22,5 +22,5 @@ def with_unknown_members(spec: ProtocolSpec, value: Any) -> Any:
         if hasattr(value, name)
     }
     if isinstance(value, Node):
-        inner |= {"native": unknown_members(value), "before": None, "shape": None, "plain": False}
+        inner |= {"native": unknown_members(value), "before": None, "shape": None, "plain_text": ""}
     return msgspec.structs.replace(value, **inner)

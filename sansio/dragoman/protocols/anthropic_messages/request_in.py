@@ -169,7 +169,7 @@ def _read_messages(body_messages: list[JSON], context: ReadContext, messages: li
         if (role == "user" or role == "assistant") and type(content) is str and content and len(message) == 2:
             # by far the most frequent
             text = Text(content, None, None, content_path)
-            messages.append(Message(role, (text,), path, native=message, plain=True))
+            messages.append(Message(role, (text,), path, native=message, plain_text=content))
             continue
         if role not in _ROLES:
             raise invalid_request(f"{path}/role", "Input should be 'user', 'assistant' or 'system'")

@@ -59,15 +59,13 @@ class ConversationWriter(msgspec.Struct):
                 self.turns.append(message.native)
                 self._last = ""
                 return
-        elif is_turn and len(message.parts) == 1 and role != self._last:
+        elif message.plain_text and is_turn and role != self._last:
             # A shortcut for nearly all messages of a long conversation: a new turn of plain text.
-            part = message.parts[0]
-            if type(part) is Text and part.cache is None and part.citations is None:
-                text = part.text
-                if text and not text.isspace():
-                    self.turns.append({"role": role, "content": text})
-                    self._last = role
-                    return
+            text = message.plain_text
+            if not text.isspace():
+                self.turns.append({"role": role, "content": text})
+                self._last = role
+                return
         if is_turn:
             self._append(role, self._turn_blocks(message), message)
         else:
@@ -228,17 +226,9 @@ class ConversationWriter(msgspec.Struct):
 
     def _result_block(self, part: ToolResult) -> JSONObject:
         block: JSONObject = {"type": "tool_result", "tool_use_id": part.call_id}
-        if len(part.parts) == 1 and part.is_error is None and part.cache is None and not self._native:
-            only = part.parts[0]
-            if (
-                type(only) is Text
-                and only.cache is None
-                and only.citations is None
-                and has_visible_text(only.text)
-            ):
-                # A shortcut for nearly all results.
-                block["content"] = only.text
-                return block
+        if has_visible_text(part.plain_text):
+            block["content"] = part.plain_text  # a shortcut for nearly all results
+            return block
         content: list[JSONObject] = []
         for inner in part.parts:
             if type(inner) is Text and not inner.text:

@@ -84,7 +84,7 @@ class ConversationReader(msgspec.Struct):
             if type(part) is dict and len(part) == 1:
                 if type(text := part.get("text")) is str:
                     only = (Text(text, None, None, part_paths[0], native=part),)
-                    return Message(role, only, path, native=content, plain=bool(text))
+                    return Message(role, only, path, native=content, plain_text=text)
                 if part.get("functionResponse") is not None:
                     return Message(role, (self._result(part, part_paths[0]),), path, native=content)
         if role is None:
@@ -229,7 +229,7 @@ class ConversationReader(msgspec.Struct):
             path,
             native=part,
             shape=shape,
-            plain=bool(text) and shape is None and failed is None,
+            plain_text=text if shape is None and failed is None else "",
         )
 
     def _answers(self, call_id: str | None, name: str) -> str:

@@ -55,12 +55,11 @@ class ContentsWriter(msgspec.Struct):
             self._add_system(message)
         elif self._native:
             self._add_native(message, role)
+        elif message.plain_text and role != self._open:
+            self._start(role, [{"text": message.plain_text}])  # as most are
         else:
             for part in message.parts:
-                if type(part) is Text and role != self._open and part.text and part.citations is None:
-                    self._start(role, [{"text": part.text}])  # a shortcut for most: no signature waits
-                else:
-                    self._append(role, self._part(part, role))
+                self._append(role, self._part(part, role))
 
     def _add_native(self, message: Message, role: str) -> None:
         """Write a message of this protocol: as it came, or its parts that did not change as they came."""
@@ -184,11 +183,10 @@ class ContentsWriter(msgspec.Struct):
 
     def _result(self, part: ToolResult) -> JSONObject:
         """Return the part of a result. Media that it cannot hold wait for its turn's end."""
-        only = part.parts[0] if len(part.parts) == 1 else None
-        text = only.text if type(only) is Text and only.citations is None else None  # a shortcut for most
+        text = part.plain_text  # as most are
         texts: list[str] = []
         media: list[JSONObject] = []
-        for inner in part.parts if text is None else ():
+        for inner in () if text else part.parts:
             written = self._part(inner, "result") or {"text": ""}
             if "text" in written:
                 texts.append(written["text"])
@@ -201,7 +199,7 @@ class ContentsWriter(msgspec.Struct):
         # It is an object, never a list or a text (vscode-copilot-chat#2745, read 2026-11-22).
         result: JSONObject = {"id": part.call_id} if self._capabilities.function_ids else {}
         result["name"] = self._names.get(part.call_id, part.call_id)
-        text = "\n\n".join(filter(None, texts)) if text is None else text
+        text = text or "\n\n".join(filter(None, texts))
         result["response"] = {"error" if part.is_error else "output": text}
         if media:
             result["parts"] = media

@@ -138,7 +138,7 @@ def _read_messages(items: JSON, signer: Signer) -> tuple[Message, ...]:
             read = None
         elif len(item) == 2 and role in _PLAIN_ROLES and type(content := item.get("content")) is str:
             text = Text(content, None, None, content_path)
-            message = Message(role, (text,), path, native=item, plain=bool(content))  # type: ignore[arg-type]
+            message = Message(role, (text,), path, native=item, plain_text=content)  # type: ignore[arg-type]
             out.append(message)
             continue
         else:
@@ -234,7 +234,7 @@ class _MessageReader(msgspec.Struct):
             # A shortcut: role, id and text.
             kind = _CUSTOM if call_id in self._custom else _FUNCTION
             text = Text(content, None, None, content_path)
-            result = ToolResult(call_id, (text,), kind, None, None, path, plain=bool(content))
+            result = ToolResult(call_id, (text,), kind, None, None, path, plain_text=content)
             return Message("user", (result,), path, native=item)
         return self._result(item, paths, CHECKS.required(item, "tool_call_id", path, STRING))
 

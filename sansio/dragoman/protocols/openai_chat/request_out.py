@@ -121,8 +121,8 @@ class MessageWriter:
         for message, is_turn, after in zip(messages, turns, [*turns[1:], None], strict=False):
             role = message.role
             if before is not is_turn and after is not is_turn and role in simple_roles:  # as nearly all are
-                if message.plain:
-                    simple: JSONObject | None = {"role": role, "content": message.parts[0].text}  # type: ignore[union-attr]
+                if message.plain_text:
+                    simple: JSONObject | None = {"role": role, "content": message.plain_text}
                 elif is_turn:
                     simple = write_simple_turn((message,), self._writer)
                 else:
@@ -299,6 +299,8 @@ def _simple_message(message: Message, role: str) -> JSONObject | None:
     if len(parts) != 1 or message.name is not None:
         return None
     part = parts[0]
+    if type(part) is ToolResult and part.plain_text:
+        return {"role": "tool", "tool_call_id": part.call_id, "content": part.plain_text}
     if type(part) is Text:
         if (
             part.text

@@ -267,8 +267,8 @@ def _read_message(item: JSONObject, path: str, content_path: str, first_path: st
         raise CHECKS.wrong_type(content_path, "a string or an array", content)
     if len(item) == 2 or (len(item) == 3 and "type" in item):  # the commonest shape: role and content only
         only = parts[0] if len(parts) == 1 else None
-        is_plain = type(only) is Text and only.shape is None and bool(only.text)
-        return Message(role, parts, path, native=item, plain=is_plain)
+        plain = only.text if type(only) is Text and only.shape is None else ""
+        return Message(role, parts, path, native=item, plain_text=plain)
     phase = CHECKS.optional(item, "phase", path, STRING) or None
     return Message(role, parts, path, None, phase, native=item, shape=INPUT_SHAPES["message"])
 
@@ -331,7 +331,7 @@ def _read_result(item: JSONObject, path: str) -> Message:
         path=path,
         native=item,
         shape=None if is_usual else INPUT_SHAPES[kind],
-        plain=is_usual and type(output) is str and bool(output),
+        plain_text=output if is_usual and type(output) is str else "",
     )
     return Message("user", (result,), path)
 

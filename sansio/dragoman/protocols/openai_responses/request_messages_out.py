@@ -63,15 +63,14 @@ class InputWriter(msgspec.Struct):
                     self._write_message(message)
                 continue
             # The commonest shapes: one plain text, one call or one result.
-            part = message.parts[0] if len(message.parts) == 1 else None
-            if type(part) is Text and part.cache is None and part.citations is None and not part.sources:
-                items.append(_plain_message(message, part))
+            if message.plain_text:
+                items.append(_plain_message(message))
                 continue
-            write = _ITEM_WRITERS.get(type(part))
+            write = _ITEM_WRITERS.get(type(message.parts[0])) if len(message.parts) == 1 else None
             if write is None:
                 self._write_message(message)
             else:
-                write(self, part)
+                write(self, message.parts[0])
         if self._signed:
             self._drop_dangling()
         return items
@@ -188,16 +187,8 @@ class InputWriter(msgspec.Struct):
         self._items.append(overlaid(item, part) if self._native else item)
 
     def _write_result(self, part: ToolResult) -> None:
-        only = part.parts[0] if len(part.parts) == 1 else None
-        output: JSON
-        if (
-            type(only) is Text
-            and not (part.is_error or only.citations or self._native)
-            and only.cache is None
-        ):
-            output = only.text  # the commonest shape
-        else:
-            output = self._output(part)
+        # Nearly all are plain.
+        output: JSON = part.plain_text or self._output(part)
         name = "custom_tool_call_output" if part.kind is _CUSTOM else "function_call_output"
         item: JSONObject = {"type": name, "call_id": part.call_id, "output": output}
         if part.cache is not None:
@@ -295,16 +286,13 @@ def unwrapped_item(native: JSON, path: str, ledger: Ledger) -> JSONObject | None
     return {name: value for name, value in item.items() if value not in (None, "")}
 
 
-def _plain_message(message: Message, part: Text) -> JSONObject:
+def _plain_message(message: Message) -> JSONObject:
     """Write the commonest message: one text."""
     if message.role == "assistant":
-        content: JSONObject = {"type": "output_text", "text": part.text, "annotations": []}
+        content: JSONObject = {"type": "output_text", "text": message.plain_text, "annotations": []}
     else:
-        content = {"type": "input_text", "text": part.text}
-    item: JSONObject = {"type": "message", "role": message.role, "content": [content]}
-    if message.phase is not None:
-        item["phase"] = message.phase
-    return item
+        content = {"type": "input_text", "text": message.plain_text}
+    return {"type": "message", "role": message.role, "content": [content]}
 
 
 def _uri(part: Media) -> str:
