@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -36,7 +36,7 @@ from dragoman.protocols.anthropic_messages.tables import CACHE_TTL_NAMES, IMAGE_
 
 
 class ConversationWriter(msgspec.Struct):
-    """Builds `messages`: call add() for each message in order, then read `turns`.
+    """Builds `messages`.
 
     native: the request came in this protocol, so what no pass has changed is written as it came.
     """
@@ -44,32 +44,34 @@ class ConversationWriter(msgspec.Struct):
     _capabilities: Capabilities
     _ledger: Ledger
     _native: bool = False
-    turns: list[JSONObject] = []
+    _turns: list[JSONObject] = []
     _last: str = ""  # the role of the last turn, "" if it is the client's own
 
-    def add(self, message: Message) -> None:
-        """Write a message as a turn, or into the last turn if the role is the same."""
-        role = message.role
-        is_turn = role == "user" or role == "assistant"
-        if self._native:
-            is_kept = is_turn or self._capabilities.mid_system
-            if self._capabilities.thinking == "none":
-                is_kept = is_kept and Reasoning not in map(type, message.parts)
-            if message.native is not None and is_kept:
-                self.turns.append(message.native)
-                self._last = ""
-                return
-        elif message.plain_text and is_turn and role != self._last:
-            # A shortcut for nearly all messages of a long conversation: a new turn of plain text.
-            text = message.plain_text
-            if not text.isspace():
-                self.turns.append({"role": role, "content": text})
-                self._last = role
-                return
-        if is_turn:
-            self._append(role, self._turn_blocks(message), message)
-        else:
-            self._add_system(message)
+    def write(self, messages: Sequence[Message]) -> list[JSONObject]:
+        """Return the turns for messages: each is one, or a part of the last one if the role is the same."""
+        for message in messages:
+            role = message.role
+            is_turn = role == "user" or role == "assistant"
+            if self._native:
+                is_kept = is_turn or self._capabilities.mid_system
+                if self._capabilities.thinking == "none":
+                    is_kept = is_kept and Reasoning not in map(type, message.parts)
+                if message.native is not None and is_kept:
+                    self._turns.append(message.native)
+                    self._last = ""
+                    continue
+            elif message.plain_text and is_turn and role != self._last:
+                # A shortcut for nearly all messages of a long conversation: a new turn of plain text.
+                text = message.plain_text
+                if not text.isspace():
+                    self._turns.append({"role": role, "content": text})
+                    self._last = role
+                    continue
+            if is_turn:
+                self._append(role, self._turn_blocks(message), message)
+            else:
+                self._add_system(message)
+        return self._turns
 
     # --- roles --------------------------------------------------------------------------------------------
 
@@ -123,15 +125,15 @@ class ConversationWriter(msgspec.Struct):
         if not blocks and (before is None or "output_config" not in before):
             return
         if role == self._last:
-            turn = self.turns[-1]
+            turn = self._turns[-1]
             if type(turn["content"]) is str:
                 turn["content"] = [{"type": "text", "text": turn["content"]}]
             turn["content"].extend(blocks)
         else:
-            self.turns.append({"role": role, "content": plain_or_blocks(blocks)})
+            self._turns.append({"role": role, "content": plain_or_blocks(blocks)})
             self._last = role
         if before is not None:
-            self.turns[-1] = {**before, **self.turns[-1]}
+            self._turns[-1] = {**before, **self._turns[-1]}
 
     def _append_blank(self, part: Text, role: str, blocks: list[JSONObject]) -> bool:
         """Append a blank text to the text before it in the turn, such as a line break between two cited texts.
@@ -140,9 +142,9 @@ class ConversationWriter(msgspec.Struct):
         """
         if part.cache is not None:
             return False
-        before = blocks or (self.turns[-1]["content"] if role == self._last else None)
+        before = blocks or (self._turns[-1]["content"] if role == self._last else None)
         if type(before) is str:
-            self.turns[-1]["content"] = before + part.text
+            self._turns[-1]["content"] = before + part.text
         elif before and before[-1]["type"] == "text":
             before[-1]["text"] += part.text
         else:

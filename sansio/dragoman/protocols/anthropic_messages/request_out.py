@@ -105,10 +105,10 @@ def _write_conversation(
         out["system"] = native["system"]  # no pass has changed it
     elif system:
         out["system"] = plain_or_blocks(system)
-    for message in messages[len(leading) :]:
-        if message.path != "/compaction/instructions" or not native:
-            conversation.add(message)
-    out["messages"] = conversation.turns
+    rest = messages[len(leading) :]
+    if native:
+        rest = tuple([message for message in rest if message.path != "/compaction/instructions"])
+    out["messages"] = conversation.write(rest)
 
 
 def _add_unknown_members(request: Request, out: JSONObject, ledger: Ledger) -> None:

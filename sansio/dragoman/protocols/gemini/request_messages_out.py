@@ -8,6 +8,8 @@ would change the cached prefix of every later request (CLIProxyAPI#5490, read 20
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from dragoman._ir.losses import Ledger, LossCode
@@ -33,7 +35,7 @@ _ROLES = {"assistant": "model", "user": "user"}
 
 
 class ContentsWriter(msgspec.Struct):
-    """Builds `contents`: call add() for each message in order, then finish().
+    """Builds `contents`.
 
     native: the request came in this protocol, so what no pass has changed is written as it came.
     """
@@ -42,42 +44,41 @@ class ContentsWriter(msgspec.Struct):
     _ledger: Ledger
     _signed: SignedParts  # the last content, if it is the model's
     _native: bool = False
-    contents: list[JSONObject] = []
+    _contents: list[JSONObject] = []
     _names: dict[str, str] = {}  # of the calls, by their ids, because results have none
     _open: str = ""  # the role of the last content, "" if it is the client's own
     _parts: list[JSONObject] = []  # its parts
     _media: list[JSONObject] = []  # of results that cannot hold them; they follow the turn's last result
 
-    def add(self, message: Message) -> None:
-        """Write a message as a content, or into the last one if the role is the same."""
-        role = _ROLES.get(message.role)
-        if role is None:
-            self._add_system(message)
-        elif self._native:
-            self._add_native(message, role)
-        elif message.plain_text and role != self._open:
-            self._start(role, [{"text": message.plain_text}])  # as most are
-        else:
-            for part in message.parts:
-                self._append(role, self._part(part, role))
+    def write(self, messages: Sequence[Message]) -> list[JSONObject]:
+        """Return the contents for messages: each is one, or a part of the last one if the role is the same."""
+        for message in messages:
+            role = _ROLES.get(message.role)
+            if role is None:
+                self._add_system(message)
+            elif self._native:
+                self._add_native(message, role)
+            else:
+                for part in message.parts:
+                    if type(part) is Text and role != self._open and part.text and part.citations is None:
+                        self._start(role, [{"text": part.text}])  # a shortcut for most: no signature waits
+                    else:
+                        self._append(role, self._part(part, role))
+        self._start("", [])
+        return self._contents
 
     def _add_native(self, message: Message, role: str) -> None:
         """Write a message of this protocol: as it came, or its parts that did not change as they came."""
         self._names.update({part.call_id: part.name for part in message.parts if type(part) is ToolCall})
         if message.native is not None:
             self._start("", [])
-            self.contents.append(message.native)
+            self._contents.append(message.native)
             return
-        before = len(self.contents)
+        before = len(self._contents)
         for part in message.parts:
             self._append(role, self._part(part, role))
-        if message.before is not None and before < len(self.contents):
-            self.contents[-1] = {**message.before, **self.contents[-1]}
-
-    def finish(self) -> list[JSONObject]:
-        """Return the contents."""
-        self._start("", [])
-        return self.contents
+        if message.before is not None and before < len(self._contents):
+            self._contents[-1] = {**message.before, **self._contents[-1]}
 
     def system_parts(self, message: Message) -> list[JSONObject]:
         """Return the parts of the instructions at the head of a conversation."""
@@ -117,14 +118,14 @@ class ContentsWriter(msgspec.Struct):
             if role == "user":
                 parts[:0] = media
             else:
-                self.contents.append({"role": "user", "parts": media})
+                self._contents.append({"role": "user", "parts": media})
         if self._open == "model" and (self._signed.waits or not self._parts) and not self._signed.finish():
-            self.contents.pop()
+            self._contents.pop()
         self._open, self._parts = role, parts
         if role == "model":
             self._signed.parts = parts
         if role:
-            self.contents.append({"role": role, "parts": parts})
+            self._contents.append({"role": role, "parts": parts})
 
     # --- parts --------------------------------------------------------------------------------------------
 

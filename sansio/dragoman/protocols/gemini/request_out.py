@@ -85,9 +85,7 @@ def _write_conversation(
         out["systemInstruction"] = native["systemInstruction"]  # no pass has changed it
     elif parts:
         out["systemInstruction"] = {"parts": parts}
-    for message in messages[len(leading) :]:
-        conversation.add(message)
-    out["contents"] = conversation.finish()
+    out["contents"] = conversation.write(messages[len(leading) :])
 
 
 def _write_format(
