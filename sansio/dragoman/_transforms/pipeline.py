@@ -68,9 +68,15 @@ PASSES: tuple[tuple[Pass, tuple[Subject, ...], Callable[[Capabilities], bool]], 
     (drop_unsupported, ("params",), _never),
     (find_unenforced, ("response_format", "tool_choice"), _never),
 )
-_SUBJECTS = {subject for _, subjects, _ in PASSES for subject in subjects if isinstance(subject, str)}
-_FIELDS = tuple(sorted(_SUBJECTS.intersection(Request.__struct_fields__)))
+# The numbers of the passes that are about each subject.
+_BY_SUBJECT: dict[Subject, set[int]] = {}
+for _number, (_, _subjects, _) in enumerate(PASSES):
+    for _subject in _subjects:
+        _BY_SUBJECT.setdefault(_subject, set()).add(_number)
+_FIELDS = tuple([name for name in Request.__struct_fields__ if name in _BY_SUBJECT])
+_OTHERS = frozenset(_BY_SUBJECT).difference(_FIELDS)
 _values = attrgetter(*_FIELDS)
+_FIRST = {0}
 # So many sets of subjects are remembered, each with its passes: requests are much alike. A set takes 800 bytes, and a
 # server has a translator for each model that its clients have named.
 _KEPT = 32
@@ -79,26 +85,15 @@ _KEPT = 32
 class Passes:
     """The passes over requests of one client protocol for one upstream."""
 
-    __slots__ = ("_always", "_by_subject", "_known", "_settings")
+    __slots__ = ("_always", "_known", "_settings", "_states")
 
     def __init__(self, client: ProtocolSpec, capabilities: Capabilities) -> None:
-        states = client.server_state_params  # which the first pass refuses
-        rows = [
-            (
-                number,
-                (*subjects, *states) if apply_pass is strip_extensions else subjects,
-                is_needed(capabilities),
-            )
-            for number, (apply_pass, subjects, is_needed) in enumerate(PASSES)
-        ]
-        self._always = frozenset([number for number, _, is_needed in rows if is_needed])
-        self._by_subject = {
-            subject: frozenset([number for number, subjects, _ in rows if subject in subjects])
-            for _, subjects, _ in rows
-            for subject in subjects
-        }
+        self._always = frozenset(
+            [number for number, (_, _, is_needed) in enumerate(PASSES) if is_needed(capabilities)]
+        )
         self._known: dict[frozenset[Subject], tuple[int, ...]] = {}
-        self._settings = _SUBJECTS.difference(_FIELDS).union(states)
+        self._states = client.server_state_params
+        self._settings = _OTHERS.union(self._states)
 
     def apply(self, request: Request, context: PassContext) -> Request:
         """Return the request after all passes that have something to do."""
@@ -123,7 +118,9 @@ class Passes:
         subjects: frozenset[Subject] = frozenset((*fields, *context.contents.kinds, *settings))
         known = self._known.get(subjects)
         if known is None:
-            passes = [self._by_subject[each] for each in subjects if each in self._by_subject]
+            passes = [_BY_SUBJECT[each] for each in subjects if each in _BY_SUBJECT]
+            if not subjects.isdisjoint(self._states):
+                passes.append(_FIRST)  # strip_extensions, which refuses them
             known = tuple(sorted(self._always.union(*passes), reverse=True))
             if len(self._known) < _KEPT:
                 self._known[subjects] = known
