@@ -70,8 +70,8 @@ PASSES: tuple[tuple[Pass, tuple[Subject, ...], Callable[[Capabilities], bool]], 
 )
 # The numbers of the passes that are about each subject.
 _BY_SUBJECT: dict[Subject, set[int]] = {}
-for _number, (_, _subjects, _) in enumerate(PASSES):
-    for _subject in _subjects:
+for _number, _row in enumerate(PASSES):
+    for _subject in _row[1]:
         _BY_SUBJECT.setdefault(_subject, set()).add(_number)
 _FIELDS = tuple([name for name in Request.__struct_fields__ if name in _BY_SUBJECT])
 _OTHERS = frozenset(_BY_SUBJECT).difference(_FIELDS)
