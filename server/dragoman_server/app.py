@@ -57,7 +57,6 @@ from dragoman_server.http.relayed import relayed_routes
 from dragoman_server.http.request import path_below_mount
 from dragoman_server.http.responses import ResponsesEndpoint, responses_routes
 from dragoman_server.http.usage import usage_routes
-from dragoman_server.http.websocket import WebSocketConnection
 from dragoman_server.platform.task_group import BackgroundTaskGroup
 from dragoman_server.proxying.client_request import SCOPE_PAGE, SCOPE_TURN, ClientDisconnected
 from dragoman_server.relayed.table import why_not_served
@@ -308,6 +307,8 @@ class Application(BackgroundTaskGroup):
             with suppress(OSError):  # the client has left
                 await served.errors.refuse(scope, error, send)
             return
+        from dragoman_server.http.websocket import WebSocketConnection  # few clients open one
+
         await WebSocketConnection(protocol, self, scope, receive, send).run()
 
     async def reload(self, settings: Settings) -> None:

@@ -24,13 +24,13 @@ from dragoman_server.serving.http1_response import Http1Response, date_header, i
 from dragoman_server.serving.refusals import refusal
 from dragoman_server.serving.request_head import StreamRequest
 from dragoman_server.serving.tasks import AppEvents
-from dragoman_server.serving.websocket import WebSocket
 from dragoman_server.serving.websocket_handshake import is_handshake, read_upgrade
 from dragoman_server.streams.http1_body import BodyDecoder, ChunkedBody, LengthBody
 from dragoman_server.streams.http1_head import Headers
 
 if TYPE_CHECKING:
     from dragoman_server.serving.connection import Connection
+    from dragoman_server.serving.websocket import WebSocket
 
 # Bytes to buffer that a client sends after a request and before the end of its response. If there are more, they are
 # dropped and the connection ends with the response: "a client that pipelines requests SHOULD retry unanswered requests
@@ -229,6 +229,8 @@ class HTTP1:
         self._response = Http1Response(version, request.method, fields.get(b"connection", b""))
         transport.set_idle(False)
         if handshake is not None:
+            from dragoman_server.serving.websocket import WebSocket  # few clients open one
+
             self._reading = _FRAMES
             self._stream = WebSocket(handshake, transport.worker.app, transport, self, _STREAM_ID)
             self._stream.begin(request)

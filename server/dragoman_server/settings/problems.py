@@ -1,6 +1,5 @@
 """The problems of a configuration, what checks have found, and the origins of values, each as one line of text."""
 
-import difflib
 import enum
 import re
 from collections.abc import Iterable, Sequence
@@ -67,6 +66,8 @@ def nearest(word: str, valid: Iterable[str]) -> str | None:
     """Return the valid name that is most similar to `word`, or None if none is similar."""
     if len(word) > _MAX_LENGTH:
         return None
+    import difflib  # not at the top, because nothing needs it before the first mistake
+
     by_folded = {name.casefold().replace("-", "_"): name for name in islice(valid, _MAX_NAMES)}
     close = difflib.get_close_matches(word.casefold().replace("-", "_"), by_folded, n=1, cutoff=_CUTOFF)
     return by_folded[close[0]] if close else None
