@@ -16,7 +16,7 @@ import random
 import resource
 import socket
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MethodType
 from typing import Any
@@ -37,6 +37,7 @@ from edge import (
 )
 from h2_client import Peer, data, headers, reset
 from leaving import PHASES, SERVER, body_of, deaf_port, play, ways
+from msgspec.structs import replace
 from trio._core._run import GLOBAL_RUN_CONTEXT
 
 from dragoman_server.accounts.stores.memory import MemoryAccountStore

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 from unittest.mock import patch
@@ -30,6 +30,7 @@ from gateway.scripted import (
     settings_with,
     whole,
 )
+from msgspec.structs import replace
 
 from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.app import Application

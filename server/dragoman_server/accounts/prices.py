@@ -11,11 +11,12 @@ cost the same: another server with the same model has other prices, and a local 
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from dragoman import Usage
 from dragoman_server.settings import Price, UpstreamSettings

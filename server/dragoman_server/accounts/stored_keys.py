@@ -9,12 +9,12 @@ import logging
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from dragoman_server.accounts.prices import Prices
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Operation

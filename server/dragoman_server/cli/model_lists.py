@@ -1,11 +1,11 @@
 """The models that the banner and `dragoman run` offer: the configured ones, and the ones that upstreams list."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
 import anyio
+import msgspec
 
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import fetch_all
@@ -40,12 +40,11 @@ def fetch_lists(settings: Settings, upstreams: Sequence[UpstreamSettings]) -> Mo
     return anyio.run(fetch) if upstreams else {}
 
 
-@dataclass(frozen=True)
-class OfferedModels:
+class OfferedModels(msgspec.Struct, frozen=True, dict=True):
     """The models of a gateway with these settings, whose upstreams have returned these lists."""
 
     settings: Settings
-    lists: ModelLists = field(default_factory=dict)
+    lists: ModelLists = msgspec.field(default_factory=dict)
 
     @cached_property
     def infos(self) -> ListedModels:

@@ -1,18 +1,17 @@
 """`dragoman usage`: what was used, by key, model, upstream, account, day or hour."""
 
-import csv
 import io
 import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import click
+from msgspec.structs import replace
 
 from dragoman_server.cli.admin import AdminUnavailable, admin_request
 from dragoman_server.cli.options import (
@@ -160,6 +159,8 @@ def _read(settings: Settings, config_file: str | None, query: str) -> dict[str, 
 def _csv(found: Mapping[str, Any]) -> str:
     """Return the rows as CSV: a histogram is one column for each of its buckets."""
     rows = found["rows"] or [found["total"]]
+    import csv  # not at the top, because each start of the gateway imports this module
+
     bounds = [*[f"{bound}s" for bound in found["first_byte_bounds_s"]], "more"]
     names = [name for name in (*found["by"], *found["total"]) if name != "first_byte"]
     out = io.StringIO()

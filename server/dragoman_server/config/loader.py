@@ -8,13 +8,13 @@ checks what must fit together.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 from msgspec import structs
+from msgspec.structs import replace
 
 from dragoman import PROTOCOLS
 from dragoman.codec import ProtocolSpec, UpstreamSpec
@@ -102,8 +102,7 @@ _NEEDED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedConfig:
+class LoadedConfig(msgspec.Struct, frozen=True):
     """Settings and where they came from.
 
     Attributes:
@@ -280,6 +279,7 @@ class _Loader(RouteTables, kw_only=True):
         for name, text in server_problems(server, has_keys=has_keys, has_limits=limited):
             self.add_problem(("server", name), text)
         self.raise_problems()
+        arrays: dict[str, Any] = {name: tuple(row for _, row in found) for name, found in rows.items()}
         settings = Settings(
             server=server,
             upstreams=tuple(upstreams),
@@ -287,7 +287,7 @@ class _Loader(RouteTables, kw_only=True):
             endpoints=endpoints,
             proxies=tuple(Secret(value) for _, value in proxies_of(self.environ)),
             origins=self.origins,
-            **{name: tuple(row for _, row in found) for name, found in rows.items()},
+            **arrays,
         )
         self._check_default_model(settings)
         self.raise_problems()

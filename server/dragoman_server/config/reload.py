@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,6 +19,7 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 import msgspec
+from msgspec.structs import replace
 
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.config.server_checks import problems_together
@@ -217,7 +217,7 @@ def _changes(wanted: Settings, running: Settings) -> Iterator[str]:
     if wanted.models != running.models:
         yield f"models: {len(running.models)} -> {len(wanted.models)}"
     for table in ARRAYS:
-        before, after = getattr(running, table), getattr(wanted, table)
+        before, after = _configured(getattr(running, table)), _configured(getattr(wanted, table))
         if before == after:
             continue
         named = _by_name(before), _by_name(after)
@@ -231,10 +231,18 @@ def _changes(wanted: Settings, running: Settings) -> Iterator[str]:
         yield f"{table}: {len(before)} -> {len(after)}{rest}"
 
 
-def _by_name(rows: Iterable[object]) -> dict[str, list[object]]:
-    found: dict[str, list[object]] = {}
+def _configured(rows: Iterable[msgspec.Struct]) -> list[dict[str, Any]]:
+    """Return the values of rows, without the group that a key has besides the group's name."""
+    return [
+        {name: getattr(row, name) for name in row.__struct_fields__ if not name.startswith("_")}
+        for row in rows
+    ]
+
+
+def _by_name(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        found.setdefault(getattr(row, "name", ""), []).append(row)
+        found.setdefault(row.get("name", ""), []).append(row)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Everything that can be set: frozen dataclasses whose annotations are the one table of all settings.
+"""Everything that can be set: frozen structs whose annotations are the one table of all settings.
 
 `settings_of` collects the settings of a class from its annotations: type, limits, help text. The TOML reader, the
 environment (`DRAGOMAN_` and the field's name), the command line, `dragoman config show` and docs/configuration.md are

@@ -7,9 +7,9 @@ as the client has written them, unless `relay` is "rewrite".
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Self
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from dragoman import PROTOCOLS, Capabilities
@@ -44,8 +44,7 @@ def capability_settings(specs: Iterable[UpstreamSpec]) -> dict[str, SettingSpec]
     return keys
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapabilitySettings:
+class CapabilitySettings(Struct, frozen=True, kw_only=True):
     """A table that may have capabilities, by their keys."""
 
     capabilities: Mapping[str, object] = field(default_factory=dict)
@@ -53,15 +52,14 @@ class CapabilitySettings:
     @classmethod
     def of(cls, **values: Any) -> Self:
         """Return the table with these values. Those that it has no field for are capabilities, None is unset."""
-        own = {own_field.name for own_field in fields(cls)}
+        own = values.keys() & {*cls.__struct_fields__}
         capabilities = {
             name: value for name, value in values.items() if name not in own and value is not None
         }
-        return cls(**{name: values[name] for name in values.keys() & own}, capabilities=capabilities)
+        return cls(**{name: values[name] for name in own}, capabilities=capabilities)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelCapabilitySettings(CapabilitySettings):
+class ModelCapabilitySettings(CapabilitySettings, frozen=True, kw_only=True):
     """One `[[capabilities]]` table."""
 
     model: Annotated[

@@ -11,10 +11,11 @@ import hmac
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
+
+from msgspec.structs import replace
 
 from dragoman import Signer
 from dragoman_server.settings import ClientKey, settings_of

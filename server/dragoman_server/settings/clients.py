@@ -1,12 +1,12 @@
 """Settings of clients: the tables `[[client_keys]]` and `[[groups]]`, which both hold limits, and `[[aws_keys]]`."""
 
 from collections.abc import Collection, Mapping
-from copy import copy
-from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Annotated, ClassVar
 
-from msgspec import Meta
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from dragoman_server.settings.fields import Dollars, Name, SettingKind
 from dragoman_server.settings.patterns import PatternTable
@@ -19,8 +19,7 @@ def amount_text(dollars: float) -> str:
     return f"{dollars:.6f}".rstrip("0").removesuffix(".")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitHolder:
+class LimitHolder(Struct, frozen=True, kw_only=True, dict=True):
     """What has limits: a client key, or a group of them."""
 
     # What it is, for people.
@@ -41,10 +40,10 @@ class LimitHolder:
     budget_period: Annotated[
         str, ("day", "month", "total"), "when the budget starts again, in UTC; total: never"
     ] = "month"
-    _models: PatternTable[bool] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_models", PatternTable([(pattern, True) for pattern in self.models]))
+    @cached_property
+    def _models(self) -> PatternTable[bool]:
+        return PatternTable([(pattern, True) for pattern in self.models])
 
     @property
     def label(self) -> str:
@@ -62,8 +61,7 @@ class LimitHolder:
         return not self.models or self._models.first(model) is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group(LimitHolder):
+class Group(LimitHolder, frozen=True, kw_only=True):
     """One `[[groups]]` table. All its keys count together, besides the limits that each of them has."""
 
     kind = "group"
@@ -71,8 +69,7 @@ class Group(LimitHolder):
     name: Annotated[Name, "name for the group of client keys and for errors"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientKey(LimitHolder):
+class ClientKey(LimitHolder, frozen=True, kw_only=True):
     """One `[[client_keys]]` table. It has only the hash of the key.
 
     While a key is rotated it has two, with one set of limits, counters and stored responses.
@@ -96,7 +93,7 @@ class ClientKey(LimitHolder):
     previous_expires: Annotated[datetime | None, "time at which the key before it becomes invalid"] = None
     loss_policy: Annotated[str | None, LOSS_POLICIES, "overrides the upstream's and the server's"] = None
     may_loosen: Annotated[bool, "may send dragoman-loss-policy: record even where losses are refused"] = False
-    _group: Group | None = field(default=None, repr=False, compare=False)
+    _group: Group | None = None
 
     def in_group_of(self, groups: Mapping[str, Group]) -> "ClientKey":
         """Return the key with the limits of its group. Raises ValueError if that is none of these."""
@@ -104,9 +101,7 @@ class ClientKey(LimitHolder):
             return self
         if self.group not in groups:
             raise ValueError(f"there is no group {self.group}, which the client key {self.name} is in")
-        found = copy(self)
-        object.__setattr__(found, "_group", groups[self.group])
-        return found
+        return replace(self, _group=groups[self.group])
 
     @property
     def holders(self) -> tuple[LimitHolder, ...]:
@@ -133,8 +128,7 @@ class ClientKey(LimitHolder):
         return all(holder.allows(model) for holder in self.holders)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AwsKey:
+class AwsKey(Struct, frozen=True, kw_only=True):
     """One `[[aws_keys]]` table: an access key of AWS, with which clients sign. Who verifies that needs the secret."""
 
     access_key_id: Annotated[str, "id of the access key, as AWS_ACCESS_KEY_ID of clients has it"]

@@ -7,11 +7,10 @@ tuple if not as the type; and last the help text:
 """
 
 import enum
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from collections.abc import Mapping
 from datetime import datetime
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import NODEFAULT, Meta, structs
@@ -118,31 +117,27 @@ _settings: dict[type[Any], dict[str, SettingSpec]] = {}
 def settings_of(cls: type[Any]) -> dict[str, SettingSpec]:
     """Return the settings of a class by name: its own, then the inherited ones, each in the order of the fields.
 
-    Only `Annotated` fields can be set. The class is a dataclass, or a Struct of the core.
+    Only `Annotated` fields can be set. The class is a Struct.
     """
     if cls not in _settings:
-        hints = get_type_hints(cls, include_extras=True)
-        listed: Iterable[Any] = fields(cls) if is_dataclass(cls) else structs.fields(cls)
-        own_first = sorted(listed, key=lambda listed_field: listed_field.name not in cls.__annotations__)
+        own_first = sorted(structs.fields(cls), key=lambda field: field.name not in cls.__annotations__)
         _settings[cls] = {
-            own_field.name: _spec(own_field, hints[own_field.name])
-            for own_field in own_first
-            if get_origin(hints[own_field.name]) is Annotated
+            field.name: _spec(field) for field in own_first if get_origin(field.type) is Annotated
         }
     return _settings[cls]
 
 
-def _spec(field: Field[Any] | structs.FieldInfo, hint: Any) -> SettingSpec:
-    annotated, metadata = _unwrap(hint)
+def _spec(field: structs.FieldInfo) -> SettingSpec:
+    annotated, metadata = _unwrap(field.type)
     many = get_origin(annotated) in (tuple, frozenset)
     element = get_args(annotated)[0] if many else annotated
     by_type: dict[type, Any] = {type(value): value for value in metadata}
     limits = by_type.get(Meta)
     choices = by_type.get(tuple, ())
     if get_origin(element) is Literal:
-        choices, element = (*get_args(element), *([NONE] if is_optional(hint) else ())), str
+        choices, element = (*get_args(element), *([NONE] if is_optional(field.type) else ())), str
     kind = by_type.get(SettingKind) or (_KINDS_OF_CHOICES if choices else _KINDS[element])[many]
-    made = field.default in (MISSING, NODEFAULT)  # by a factory, so it is empty
+    made = field.default is NODEFAULT  # by a factory, so it is empty
     default = None if made else field.default
     return SettingSpec(
         name=field.name,
@@ -153,7 +148,7 @@ def _spec(field: Field[Any] | structs.FieldInfo, hint: Any) -> SettingSpec:
         limits=limits or Meta(),
         choices=choices,
         default=tuple(default) if isinstance(default, frozenset) else default,
-        required=made and field.default_factory in (MISSING, NODEFAULT),
+        required=field.required,
         applied_by=by_type.get(AppliedBy, AppliedBy.RELOAD),
     )
 

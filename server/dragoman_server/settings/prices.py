@@ -1,17 +1,15 @@
 """The settings of prices: the table `[[prices]]`. Which of them is a model's is found in `accounts.prices`."""
 
-from dataclasses import dataclass, field
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from dragoman_server.settings.fields import Dollars
 
 TokenPrice = Annotated[Dollars, Meta(ge=0, le=10**6)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+class Price(Struct, frozen=True, kw_only=True):
     """One `[[prices]]` table: US dollars for a million tokens.
 
     Attributes:
@@ -44,4 +42,4 @@ class Price:
         Meta(ge=0, le=10**9),
         "applies to requests with more input tokens than this; the lowest table of a model applies to all others",
     ] = 0
-    longer: "Price | None" = field(default=None, repr=False)
+    longer: "Price | None" = None

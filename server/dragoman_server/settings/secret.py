@@ -9,9 +9,11 @@ import hmac
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
 from string import ascii_lowercase, ascii_uppercase
 from urllib.parse import parse_qsl, unquote, urlsplit
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from dragoman.jsontext import JSON
 
@@ -76,9 +78,8 @@ def secrets_in(value: object) -> Iterator[Secret]:
     elif isinstance(value, tuple):
         for element in value:
             yield from secrets_in(element)
-    elif is_dataclass(value):
-        for field in fields(value):
-            yield from secrets_in(getattr(value, field.name))
+    elif isinstance(value, Struct):
+        yield from secrets_in(astuple(value))
 
 
 class Mask:

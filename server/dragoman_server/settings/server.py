@@ -1,11 +1,11 @@
 """Settings of the gateway: the table `[server]`, and the whole."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, TypeVar
 
-from msgspec import Meta
+from msgspec import Meta, Struct, field
+from msgspec.structs import force_setattr, replace
 
 from dragoman_server.policy.attempts import MAX_ATTEMPTS
 from dragoman_server.settings.capabilities import ModelCapabilitySettings
@@ -53,8 +53,7 @@ Timeout = Annotated[Seconds, Meta(ge=0.1, le=DAY_S)]
 REMOVABLE = ("client_keys", "upstreams")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerSettings:
+class ServerSettings(Struct, frozen=True, kw_only=True):
     """The `[server]` table. Times are seconds, sizes are bytes.
 
     A new setting is a new field and nothing else (see the package); `make docs` puts it into the pages.
@@ -301,8 +300,7 @@ class ResolvedNames(dict[tuple[str, ...], Any]):
         return value
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(Struct, frozen=True, kw_only=True, dict=True):
     """Everything that is configured, checked. Raises ValueError for a client key of an unknown group.
 
     Attributes:
@@ -311,7 +309,7 @@ class Settings:
             of which the first is used that speaks the client's protocol.
         proxies: The environment's, because their URLs may contain credentials to mask.
         origins: The origins by dotted key; a key without an entry has its default value.
-        resolved: What was found for names so far.
+        previous_mask: That of the settings before, whose secrets open requests still use.
     """
 
     server: ServerSettings = field(default_factory=ServerSettings)
@@ -326,12 +324,12 @@ class Settings:
     accounts: tuple[AccountSettings, ...] = ()
     rules: tuple[RuleSettings, ...] = ()
     proxies: tuple[Secret, ...] = ()
-    origins: Mapping[str, ValueOrigin] = field(default_factory=dict, repr=False, compare=False)
-    resolved: ResolvedNames = field(default_factory=ResolvedNames, init=False, repr=False, compare=False)
+    origins: Mapping[str, ValueOrigin] = field(default_factory=dict)
+    previous_mask: Mask | None = None
 
     def __post_init__(self) -> None:
         keys = tuple(key.in_group_of(self.groups_by_name) for key in self.client_keys)
-        object.__setattr__(self, "client_keys", keys)
+        force_setattr(self, "client_keys", keys)
 
     @property
     def needs_keys(self) -> bool:
@@ -339,6 +337,11 @@ class Settings:
         return bool(self.client_keys) or self.server.stored_keys
 
     # Lookups that requests make, so that none of them walks the settings.
+
+    @cached_property
+    def resolved(self) -> ResolvedNames:
+        """What was found for names so far."""
+        return ResolvedNames()
 
     @cached_property
     def groups_by_name(self) -> Mapping[str, Group]:
@@ -374,13 +377,12 @@ class Settings:
         values += [part for upstream in self.upstreams for part in url_secrets(upstream.base_url)]
         # The key of a server that needs none is often set to the server's name.
         public = {upstream.name for upstream in self.upstreams} | {each.name for each in self.accounts}
-        return Mask(values, public)
+        mask = Mask(values, public)
+        return mask if self.previous_mask is None else mask.joined(self.previous_mask)
 
     def masking_also(self, previous: "Settings") -> "Settings":
         """Return these settings. Their mask also has the secrets of previous ones, which open requests still use."""
-        settings = replace(self)
-        settings.__dict__["mask"] = self.mask.joined(previous.mask)
-        return settings
+        return replace(self, previous_mask=previous.mask)
 
     def upstream(self, name: str) -> UpstreamSettings | None:
         """Return the upstream of this name; for `sim` the description of the simulator, if that is offered."""

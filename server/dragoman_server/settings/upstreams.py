@@ -1,10 +1,10 @@
 """Settings of upstreams and their accounts: the tables `[[upstreams]]`, `[[accounts]]` and `[[rules]]`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct, field
+from msgspec.structs import force_setattr
 
 from dragoman import UPSTREAMS
 from dragoman.codec import UpstreamSpec
@@ -46,8 +46,7 @@ IDENTITY = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpstreamSettings(CapabilitySettings):
+class UpstreamSettings(CapabilitySettings, frozen=True, kw_only=True):
     """One `[[upstreams]]` table, with the capabilities of all its models.
 
     Clients of one of the `protocols` are relayed. Requests of other clients are translated to `protocol`.
@@ -117,11 +116,11 @@ class UpstreamSettings(CapabilitySettings):
     write_s: Annotated[Seconds, Meta(ge=0.001, le=DAY_S), "longest stall while sending"] = 60.0
     pool_s: Annotated[Seconds, Meta(ge=0.001, le=3600), "longest wait for a free connection"] = 30.0
     # If the upstream comes from the environment: for each setting, the variable.
-    variables: Mapping[str, str] = field(default_factory=dict, compare=False)
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.protocols:
-            object.__setattr__(self, "protocols", (self.protocol,))
+            force_setattr(self, "protocols", (self.protocol,))
 
     @property
     def default_account(self) -> "AccountSettings":
@@ -146,8 +145,7 @@ Rate = Annotated[int, Meta(ge=1, le=10**6)]
 TokenRate = Annotated[int, Meta(ge=1, le=10**10)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountSettings:
+class AccountSettings(Struct, frozen=True, kw_only=True):
     """One `[[accounts]]` table. An upstream without any has one, `default`, with its own api_key and proxy."""
 
     upstream: Annotated[Name, "upstream that the account belongs to"]
@@ -172,8 +170,7 @@ class AccountSettings:
         return any(limit is not None for limit in limits)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleSettings:
+class RuleSettings(Struct, frozen=True, kw_only=True):
     """One `[[rules]]` table: what to do after an error.
 
     All its conditions must hold; the first rule that fits is used.

@@ -15,12 +15,13 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 import anyio
 import canaries
+from msgspec.structs import replace
 
 from dragoman_server.accounts.stores.base import AccountStore
 from dragoman_server.accounts.usage import Meter

@@ -5,7 +5,6 @@ import logging
 import sys
 import tomllib
 from contextlib import nullcontext, suppress
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from gateway.scripted import (
     scripted,
     whole,
 )
+from msgspec.structs import replace
 
 from dragoman import RemoteProtocolError, RequestRefused, Usage, peek
 from dragoman_server.accounts import prices

@@ -1,12 +1,12 @@
 """Capabilities of a model at an upstream: hosts, families and configuration, each overriding the one before."""
 
-import dataclasses
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import msgspec
 import pytest
 import rows
+from msgspec import structs
 
 from dragoman import UPSTREAMS, Capabilities
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES, normalized_model_name
@@ -190,7 +190,7 @@ def test_resolved_capabilities_are_cached_and_bounded(monkeypatch: pytest.Monkey
     one = upstream()
     settings = Settings(upstreams=(one,))
     assert capabilities_for(settings, one, "m") is capabilities_for(settings, one, "m")
-    assert dataclasses.replace(settings, upstreams=()).resolved == {}
+    assert structs.replace(settings, upstreams=()).resolved == {}
     monkeypatch.setattr(server, "_MAX_RESOLVED", 3)
     for number in range(10):
         capabilities_for(settings, one, f"m{number}")

@@ -9,7 +9,6 @@ import signal
 import socket
 import sys
 import tomllib
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
@@ -22,6 +21,7 @@ import rows
 from command.cli import run
 from command.process import Server
 from config_text import CANARY, needed_besides_key
+from msgspec.structs import replace
 from sdk_clients.processes import Simulator
 
 from dragoman_server.capabilities.providers import PROVIDERS

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from command.cli import run as run_command
 from command.process import DEADLINE_S
 from config_text import CANARY, needed_besides_key
+from msgspec.structs import replace
 
 from dragoman_server.capabilities.local_servers import LOCAL_SERVERS
 from dragoman_server.capabilities.providers import PROVIDERS
@@ -69,7 +69,7 @@ def test_each_provider_with_a_key_is_an_upstream_that_refers_to_it() -> None:
             environment = load(environ=environ, path=os.devnull).settings
             assert loaded.settings.upstreams == tuple(
                 # What the settings leave out is the same.
-                replace(each, auth=loaded.settings.upstreams[0].auth)
+                replace(each, auth=loaded.settings.upstreams[0].auth, variables={})
                 for each in environment.upstreams
             )
             assert f'api_key = "${{{variable}}}"' in FILE.read_text()

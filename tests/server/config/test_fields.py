@@ -1,11 +1,10 @@
 """A setting is one annotated field: its kind, limits, choices, default and schema follow from it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated
 
 import pytest
-from msgspec import Meta
+from msgspec import Meta, Struct, field
 
 from dragoman_server.settings import settings_of
 from dragoman_server.settings.fields import Name, Proxy, Seconds, SettingKind, Wait
@@ -13,13 +12,11 @@ from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.values import InvalidValue, check_value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
+class Base(Struct, frozen=True, kw_only=True):
     color: Annotated[str | None, ("blue", "red"), "its color"] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toy(Base):
+class Toy(Base, frozen=True, kw_only=True):
     name: Annotated[Name, "its name"]
     size: Annotated[int | None, Meta(ge=1, le=9), "its size"] = None
     wait_s: Annotated[Wait, "how long it waits"] = 2.0

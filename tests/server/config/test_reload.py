@@ -144,13 +144,18 @@ async def test_a_reload_never_takes_away_all_of_what_keeps_the_door(
 
 
 async def test_a_reload_says_what_is_different(file: Path, caplog: pytest.LogCaptureFixture) -> None:
-    gateway = Gateway(file, UPSTREAM % ("a", "v1") + UPSTREAM % ("b", "v1") + '[models]\nx = "a/x"\n')
+    keys = f'[server]\n{SECRET}{KEY}group = "g"\n[[groups]]\nname = "g"\n'
+    gateway = Gateway(file, keys + UPSTREAM % ("a", "v1") + UPSTREAM % ("b", "v1") + '[models]\nx = "a/x"\n')
     caplog.set_level(logging.INFO, "dragoman.server")
     price = '[[prices]]\nmodel = "m"\ninput = 1\noutput = 2\n'
-    text = UPSTREAM % ("b", "v2") + UPSTREAM % ("c", "v1") + price
+    text = keys + 'models = ["c/*"]\n' + UPSTREAM % ("b", "v2") + UPSTREAM % ("c", "v1") + price
     result = await gateway.reload(text)
-    expected = ("models: 1 -> 0", "upstreams: 2 -> 2 (without a; with c; changed b)", "prices: 0 -> 1")
-    assert result.changes == expected
+    assert result.changes == (
+        "models: 1 -> 0",
+        "upstreams: 2 -> 2 (without a; with c; changed b)",
+        "groups: 1 -> 1 (changed g)",
+        "prices: 0 -> 1",
+    )
     await gateway.reload(text)
     assert caplog.messages == [
         f"the configuration was reloaded: {'; '.join(result.changes)}",

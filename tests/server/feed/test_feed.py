@@ -15,6 +15,7 @@ import anyio
 import pytest
 from gateway.fakes import FakeClient, FakeUpstreams, Script, Sleep, call, http_scope
 from gateway.scripted import SECRET, chat_response, whole
+from msgspec import structs
 from virtual_time import REAL_BACKENDS, VIRTUAL_BACKENDS
 
 from dragoman_server.app import Application
@@ -176,9 +177,9 @@ async def test_each_moment_of_a_request_is_an_event() -> None:
 
 
 async def test_a_parallel_attempt_is_marked() -> None:
-    hedged = replace(SETTINGS.upstreams[0], hedge_s=1.0)
+    hedged = structs.replace(SETTINGS.upstreams[0], hedge_s=1.0)
     slow = replace(ANSWER, connect=[Sleep(5)])
-    settings = replace(SETTINGS, upstreams=(hedged,))
+    settings = structs.replace(SETTINGS, upstreams=(hedged,))
     async with (
         serving(slow, ANSWER, settings=settings) as app,
         reading(app, "type=request.attempt") as client,
@@ -231,7 +232,7 @@ async def test_no_secret_and_no_long_text_is_in_an_event() -> None:
         assert max(len(event.model) for event in kept) == MAX_LABEL_LENGTH
         await anyio.sleep(1)
         added = AccountSettings(upstream="up", name="c", api_key=Secret("sk-new-canary-0123456789"))
-        await app.reload(replace(SETTINGS, accounts=(*SETTINGS.accounts, added)))
+        await app.reload(structs.replace(SETTINGS, accounts=(*SETTINGS.accounts, added)))
         async with reading(app) as after:
             await chat(app, model="sk-new-canary-0123456789")
     assert events_of(after)[-1][1]["model"] == "****"
@@ -460,7 +461,7 @@ def wires_of(client: FakeClient) -> dict[tuple[str, str, int | None], str]:
 async def test_both_wires_of_a_request_while_it_runs() -> None:
     broken = Script(connect=[UpstreamUnreachable("no route")])
     third = AccountSettings(upstream="up", name="c", api_key=Secret("sk-canary-c-0123456789-0123456789"))
-    settings = replace(SETTINGS, accounts=(*SETTINGS.accounts, third))
+    settings = structs.replace(SETTINGS, accounts=(*SETTINGS.accounts, third))
     words = stream(chunk("Hel"), Sleep(5), chunk("lo"))
     async with serving(BUSY, broken, words, settings=settings) as app:
         async with reading(app, WIRE) as client:
@@ -519,8 +520,11 @@ async def test_what_is_shown_of_a_wire_is_bounded() -> None:
 
 @pytest.mark.backends(*REAL_BACKENDS)  # a recording is written in a thread
 async def test_a_wire_has_no_texts_where_recordings_have_none_and_both_can_be_made(tmp_path: Path) -> None:
-    server = replace(SETTINGS.server, record_texts=False, record=str(tmp_path))
-    async with serving(settings=replace(SETTINGS, server=server)) as app, reading(app, WIRE) as client:
+    server = structs.replace(SETTINGS.server, record_texts=False, record=str(tmp_path))
+    async with (
+        serving(settings=structs.replace(SETTINGS, server=server)) as app,
+        reading(app, WIRE) as client,
+    ):
         await chat(app)
     (recorded,) = os.listdir(tmp_path)
     assert json.loads(await anyio.Path(tmp_path, recorded).read_text())["attempts"][0]["status"] == 200
@@ -553,7 +557,9 @@ async def test_a_stop_and_a_reload_end_it_within_250_ms(pace: float) -> None:
                 began = anyio.current_time()
                 if reason == "reloaded":
                     await app.reload(
-                        replace(SETTINGS, server=replace(SETTINGS.server, admin_key=Secret("x" * 40)))
+                        structs.replace(
+                            SETTINGS, server=structs.replace(SETTINGS.server, admin_key=Secret("x" * 40))
+                        )
                     )
                     await app.reload(SETTINGS)
                 else:

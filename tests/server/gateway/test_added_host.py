@@ -3,7 +3,6 @@
 import hashlib
 import json
 import threading
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,6 +10,7 @@ import httpx2
 import pytest
 from gateway.fakes import call
 from msgspec import structs
+from msgspec.structs import replace
 
 from dragoman import PROTOCOLS
 from dragoman.codec import UpstreamSpec

@@ -2,13 +2,13 @@
 
 import json
 import logging
-from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
 from gateway.fakes import FakeClient, FakeUpstreams, Script, Sleep, call, http_scope
 from gateway.scripted import CHAT, SECRET, chat_response, chunk, whole
+from msgspec.structs import replace
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts.stores.operations import Change

@@ -12,7 +12,6 @@ import io
 import json
 import logging
 import pickle
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from gateway.provider import InBand, in_band
 from gateway.provider_errors import anthropic, google
 from gateway.scripted import GEMINI, MESSAGES, PROTOCOL_NAMES, whole
 from laws.clients import path_of
+from msgspec.structs import replace
 from secret_settings import (
     CANARIES,
     CANARY_TEXTS,

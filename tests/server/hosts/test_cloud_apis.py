@@ -6,7 +6,6 @@ import base64
 import json
 import struct
 from binascii import crc32
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import httpx2
 import pytest
 import rows
 from gateway.fakes import call
+from msgspec.structs import replace
 from transport_requests import Pieces
 from virtual_time import VIRTUAL_BACKENDS
 

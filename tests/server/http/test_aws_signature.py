@@ -4,7 +4,6 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from types import SimpleNamespace
@@ -16,6 +15,7 @@ from botocore.auth import SigV4Auth  # type: ignore[import-untyped]
 from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]
 from botocore.credentials import Credentials  # type: ignore[import-untyped]
 from gateway.fakes import FakeClient, OneResponse, Script, http_scope
+from msgspec.structs import replace
 
 from dragoman import RequestRefused
 from dragoman_server.app import create_app

@@ -5,12 +5,12 @@
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from client_stream import FakeStream, connect
 from gateway.fakes import App, FakeClient, FakeUpstreams, Script, Sleep, call, http_scope, key_of
+from msgspec.structs import replace
 from oracle import check_error
 from virtual_time import REAL_BACKENDS, VIRTUAL_BACKENDS
 

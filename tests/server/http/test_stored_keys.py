@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,6 +13,7 @@ import anyio
 import pytest
 from gateway.fakes import FakeClient, FakeUpstreams, Script, Sleep, call, http_scope
 from gateway.scripted import CHAT, PATHS, SECRET, WHOLE_RESPONSES, request_body, settings_with
+from msgspec.structs import replace
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts import stored_keys

@@ -5,7 +5,6 @@
 import json
 import logging
 import sys
-from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -24,6 +23,7 @@ from gateway.scripted import (
 )
 from gateway.simulated import UPSTREAMS, gateway
 from gateway.stored import text_of
+from msgspec.structs import replace
 from openai.types.responses import ResponsesServerEvent
 from oracle import check_error
 from pydantic import TypeAdapter

@@ -3,13 +3,14 @@
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
 import pytest
 from gateway.fakes import Script, Sleep
 from gateway.scripted import ListingUpstreams, openai_list
+from msgspec.structs import replace
 
 from dragoman_server.models import catalog as catalog_module
 from dragoman_server.models.catalog import (

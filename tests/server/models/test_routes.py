@@ -1,12 +1,12 @@
 """Names of models: which there are, and where they lead, as rows of names.txt."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import rows
+from msgspec.structs import replace
 
 from dragoman import UPSTREAMS
 from dragoman_server.capabilities.providers import PROVIDERS

@@ -8,7 +8,7 @@ may continue a stored response: it sends only what is new, and the gateway inser
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import anyio
@@ -21,6 +21,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from laws.clients import endpoint_of
 from laws.conversations import MODEL, SCRIPTS, Script, Turn, check_prefixes, is_from_client, requests
+from msgspec.structs import replace
 from oracle import GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from virtual_time import VIRTUAL_BACKENDS, backend
 

@@ -4,12 +4,13 @@ import logging
 import math
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
 import pytest
 from client_stream import FakeStream, connect
+from msgspec.structs import replace
 from starlette.types import Receive, Scope, Send
 from virtual_time import VIRTUAL_BACKENDS
 

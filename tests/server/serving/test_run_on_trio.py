@@ -8,11 +8,11 @@ import logging
 import signal
 import socket
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 import trio
 import trio.testing
+from msgspec.structs import replace
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman_server.serving.run import CLOSING_S, REPORT_S, SHUTDOWN_S, _Worker

@@ -3,7 +3,6 @@
 import errno
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from gateway.fakes import FakeClient, Sleep, call
 from gateway.provider import PoolGateway, good, pool_of
 from gateway.provider_errors import limited
 from gateway.scripted import CHAT, MESSAGES, SECRET, ScriptedGateway, chat_response, scripted, whole
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 from virtual_time import REAL_BACKENDS
 

@@ -4,7 +4,6 @@ import json
 import logging
 from collections.abc import Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -21,6 +20,7 @@ from gateway.scripted import (
     settings_with,
     whole,
 )
+from msgspec.structs import replace
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.gateway import Gateway

@@ -9,12 +9,13 @@ import shlex
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 import anyio
 from msgspec import structs
+from msgspec.structs import replace
 
 from dragoman import PROTOCOLS, UPSTREAMS, RemoteProtocolError, RequestRefused, peek
 from dragoman.codec import SSE

@@ -6,7 +6,9 @@ Found are keys of providers in the environment, and servers of models on their u
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from dragoman import UPSTREAMS
 from dragoman_server.capabilities.cloud_apis import CLOUD_APIS

@@ -9,12 +9,12 @@ import getpass
 import json
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from msgspec.structs import replace
 
 from dragoman_server.cli.admin import AdminUnavailable, admin_request
 from dragoman_server.cli.config_writer import ConfigEditError, locked, replace_file

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import anyio
 import click
+from msgspec import structs
 
 from dragoman import UPSTREAMS
 from dragoman_server.cli.clients import ANY_KEY, CLIENTS, Client, ClientTarget, client_of, first_requests
@@ -82,7 +83,7 @@ class Launch:
                 "warning: there is no upstream: the models are those of the built-in simulator", err=True
             )
         if log_file is None and settings.server.log_level != "error":
-            settings = replace(settings, server=replace(settings.server, log_level="warning"))
+            settings = structs.replace(settings, server=structs.replace(settings.server, log_level="warning"))
         with _log(log_file) as log, starting(settings, log) as own:
             examinations = self._examine(loaded)
             lists = {examination.upstream.name: _list_of(examination) for examination in examinations}

@@ -7,13 +7,14 @@ ends when this process does.
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from socket import socket
 
 import click
+from msgspec.structs import replace
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman_server.serving.link import WorkerStarted
