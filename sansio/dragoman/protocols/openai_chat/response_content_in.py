@@ -226,7 +226,9 @@ class ChoiceReader(msgspec.Struct):
                 path = f"{self.path}/logprobs/{member}"
                 self._ledger.dropped(path, "log probabilities of something other than text")
                 continue
-            event = events.Logprobs(block, [_complete_token(token) for token in tokens if type(token) is dict])
+            event = events.Logprobs(
+                block, [_complete_token(token) for token in tokens if type(token) is dict]
+            )
             texts = (
                 at
                 for at, each in enumerate(out[start:], start)
