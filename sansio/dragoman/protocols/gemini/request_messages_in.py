@@ -11,6 +11,7 @@ import binascii
 from base64 import b64decode
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import groupby, pairwise
 from typing import Literal
 
 import msgspec
@@ -24,7 +25,9 @@ from dragoman._ir.request import (
     MessagePaths,
     OpaquePart,
     Part,
+    Paths,
     Reasoning,
+    Role,
     Text,
     ToolCall,
     ToolResult,
@@ -71,7 +74,24 @@ class ConversationReader(msgspec.Struct):
         if not contents:
             raise RemoteProtocolError("contents is not specified", path="/contents", code="invalid_value")
         paths = zip(contents, _PATHS, strict=False)
-        return [self.content(content, path, part_paths) for content, (path, _, part_paths) in paths]
+        if not any(_is_models(one) and _is_models(other) for one, other in pairwise(contents)):
+            return [self.content(content, path, part_paths) for content, (path, _, part_paths) in paths]
+        turns = groupby(paths, lambda each: _is_models(each[0]) or each[1][0])
+        return [self._turn(list(turn)) for _, turn in turns]
+
+    def _turn(self, contents: list[tuple[JSON, Paths]]) -> Message:
+        """Return the message of adjacent contents of the model.
+
+        Chats of Google's SDKs send each chunk of a stream as one (google-genai 3.6.1, `Chat.send_message_stream`).
+        """
+        content, (path, _, part_paths) = contents[0]
+        if len(contents) == 1:
+            return self.content(content, path, part_paths)
+        self._is_native, self._has_calls = False, False
+        read: list[Part] = []
+        for content, (at, _, part_paths) in contents:
+            self._read_parts(content["parts"], f"{at}/parts", part_paths, read)
+        return self._message("assistant", read, path, None, None)
 
     def content(self, content: JSON, path: str, part_paths: tuple[str, ...]) -> Message:
         """Return the message of one content. part_paths: of its first parts in a list."""
@@ -103,17 +123,29 @@ class ConversationReader(msgspec.Struct):
             raise wrong_type(f"{path}/parts", "an array of parts", parts)
         self._is_native, self._has_calls = True, False
         read: list[Part] = []
-        for index, part in enumerate(listed):
-            at = part_paths[index] if index < len(part_paths) else f"{path}/parts/{index}"
+        self._read_parts(listed, f"{path}/parts", part_paths, read)
+        return self._message(role, read, path, content, shape)
+
+    def _read_parts(self, parts: list[JSON], path: str, known: tuple[str, ...], read: list[Part]) -> None:
+        """Append what a list of parts says. known: the paths of its first parts."""
+        for index, part in enumerate(parts):
+            at = known[index] if index < len(known) else f"{path}/{index}"
             if type(part) is not dict:
                 raise wrong_type(at, "a part", part)
             if len(part) == 1 and type(text := part.get("text")) is str:
                 read.append(Text(text, None, None, at, native=part))  # as most are
                 continue
             read += self._part(part, at)
+
+    def _message(
+        self, role: Role, read: list[Part], path: str, content: JSONObject | None, shape: JSON
+    ) -> Message:
+        """Return the message of what was read. content: the only one that it comes from, None if there are several."""
         if self._thoughts:
             read += self._thoughts
             self._thoughts = []
+        if role == "assistant" and len(read) > 1:
+            read = _joined(read)
         if self._is_native:
             return Message(role, tuple(read), path, native=content, shape=shape)
         return changed(Message(role, tuple(_foreign_first(read)), path, native=content, shape=shape))
@@ -293,6 +325,28 @@ _READERS: dict[str, Callable[[ConversationReader, JSONObject, str], Part | None]
     "inlineData": ConversationReader._media,
     "fileData": ConversationReader._media,
 }
+
+
+def _is_models(content: JSON) -> bool:
+    """True for a content of the model with parts and nothing else."""
+    return (
+        type(content) is dict
+        and len(content) == 2
+        and content.get("role") == "model"
+        and type(content.get("parts")) is list
+    )
+
+
+def _joined(parts: list[Part]) -> list[Part]:
+    """Join adjacent texts of the model: they are pieces of one, as in its streams."""
+    out: list[Part] = []
+    for are_texts, found in groupby(parts, lambda part: type(part) is Text and part.shape is None):
+        pieces = list(found)
+        if are_texts and len(pieces) > 1:
+            text = "".join([piece.text for piece in pieces if type(piece) is Text])
+            pieces = [Text(text, path=pieces[0].path)]
+        out += pieces
+    return out
 
 
 def _foreign_first(parts: list[Part]) -> list[Part]:
