@@ -338,15 +338,17 @@ def _is_models(content: JSON) -> bool:
 
 
 def _joined(parts: list[Part]) -> list[Part]:
-    """Join adjacent texts of the model: they are pieces of one, as in its streams."""
+    """Join adjacent texts of the model: they are pieces of one, as in its streams, which an empty one may end."""
     out: list[Part] = []
     for are_texts, found in groupby(parts, lambda part: type(part) is Text and part.shape is None):
-        pieces = list(found)
-        if are_texts and len(pieces) > 1:
-            text = "".join([piece.text for piece in pieces if type(piece) is Text])
-            pieces = [Text(text, path=pieces[0].path)]
-        out += pieces
-    return out
+        if not are_texts:
+            out += found
+            continue
+        texts = [piece for piece in found if type(piece) is Text and piece.text]
+        if len(texts) > 1:
+            texts = [Text("".join([piece.text for piece in texts]), path=texts[0].path)]
+        out += texts
+    return out or parts[:1]
 
 
 def _foreign_first(parts: list[Part]) -> list[Part]:
