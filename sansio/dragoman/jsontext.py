@@ -14,6 +14,7 @@ from dragoman._wire.json import (
     encode_text,
     kind_of,
 )
+from dragoman._wire.limits import search
 from dragoman._wire.splice import all_members, splice_model
 
 __all__ = [
@@ -27,5 +28,6 @@ __all__ = [
     "encode_lines",
     "encode_text",
     "kind_of",
+    "search",
     "splice_model",
 ]

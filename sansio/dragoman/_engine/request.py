@@ -20,7 +20,7 @@ from dragoman._transforms.pass_context import CacheKeySource, PassContext, Reaso
 from dragoman._transforms.pipeline import Passes
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSONObject, decode, decode_object, encode, too_deep
-from dragoman._wire.limits import MODEL_CHARACTERS
+from dragoman._wire.limits import MODEL_CHARACTERS, search
 from dragoman._wire.masking import Masker
 from dragoman._wire.splice import RequestHead, peek, splice_items, splice_member, splice_model
 from dragoman.codec import NOT_REPEATED, Capabilities, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
@@ -286,8 +286,7 @@ class RequestTranslator:
     def _restores(self, body: bytes, signed_reasoning: bool) -> bool:
         """True if the upstream must not get the signatures of a body of its protocol as they are."""
         return not signed_reasoning or (
-            not self._capabilities.unwraps_signatures
-            and self._upstream.wrapped_marker.search(body) is not None
+            not self._capabilities.unwraps_signatures and any(search(self._upstream.wrapped_marker, body))
         )
 
     def _read(self, decoded: JSONObject, head: RequestHead | None) -> Request:

@@ -125,9 +125,11 @@ _MARKS = (b",", b":", b"[", b"{")
 # Possessive, so that the search is linear for any text. A string may go on behind the part that is searched.
 _STRING = rb'(?:[^"\\]++|\\.)*+(?:"|(?P<rest>\\?\Z))'
 _REST_OF_STRING = re.compile(_STRING, re.DOTALL)
-_TOKEN = re.compile(rb'"' + _STRING + rb"|(?P<mark>[,:\[{])", re.DOTALL)
+_TOKEN = re.compile(rb'"' + _STRING + rb"|(?P<mark>[,:\[{\]}])", re.DOTALL)
 # Bytes that are searched in one call, during which no other thread runs: some milliseconds.
 _PART = 1024 * 1024
+# Bytes behind a part that what begins in it may have.
+_LONGEST_MATCH = 64 * 1024
 
 # A text with fewer commas has no container with too much in it, and a shorter one has fewer: an element and its comma
 # have two bytes, a member and its comma five.
@@ -147,15 +149,29 @@ def check_values(text: bytes) -> None:
     """
     if len(text) <= VALUES.most or sum(map(text.count, _MARKS)) <= VALUES.most:
         return
-    for count, _ in enumerate(_marks(text), 1):
+    counted = (mark for mark in marks(text) if mark.group() in _MARKS)
+    for count, _ in enumerate(counted, 1):
         if count > VALUES.most:
             error = VALUES.error(f"more than {VALUES.most}", "")
             error.status = 413
             raise error
 
 
-def _marks(text: bytes) -> Iterator[re.Match[bytes]]:
-    """Give the marks that are not inside of strings."""
+def search(pattern: re.Pattern[bytes], text: bytes) -> Iterator[re.Match[bytes]]:
+    """Give the matches in a text of any length, part by part, because other threads run in between.
+
+    pattern: of a match that has at most 64 KiB: what is longer may be left out.
+    """
+    for start in range(0, len(text), _PART):
+        end = start + _PART
+        for found in pattern.finditer(text, start, end + _LONGEST_MATCH):
+            if found.start() >= end:
+                break
+            yield found
+
+
+def marks(text: bytes) -> Iterator[re.Match[bytes]]:
+    """Give the commas, colons and brackets that are not inside of strings."""
     at, in_string = 0, False
     while at < len(text):
         end = next_at = at + _PART

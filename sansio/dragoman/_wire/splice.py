@@ -15,16 +15,14 @@ import msgspec
 
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, MAX_DOCUMENT_BYTES, decode, decode_object, encode, kind_of
-from dragoman._wire.limits import MEMBERS, MODEL_CHARACTERS, check_values
+from dragoman._wire.limits import MEMBERS, MODEL_CHARACTERS, check_values, marks
 
 _SPACE = rb"[ \t\r\n]*+"
 # Possessive, so that a string of many megabytes costs no memory.
 _STRING = rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
 _KEY = re.compile(_SPACE + rb",?" + _SPACE + _STRING + _SPACE + rb":" + _SPACE, re.DOTALL)
-_TOKEN = re.compile(_STRING + rb"|[\[\]{},]", re.DOTALL)
 _END = re.compile(_SPACE + rb"\}" + _SPACE + rb"\Z")
 
-_QUOTE = ord('"')
 _NESTING = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
 
 _decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -163,16 +161,17 @@ def _scan(body: bytes, name: str) -> tuple[int, int]:
 
 def _members(body: bytes) -> Iterator[tuple[str, int, int]]:
     """Give key, and start and end of the value, of the top-level members of a text that is an object."""
-    depth = 0
-    start = 0
+    depth = at = 0
     key: str | None = None
-    for token in _TOKEN.finditer(body):
-        mark = token.group()
-        if depth == 1 and key is None and mark[0] == _QUOTE:
-            found = _KEY.match(body, token.start())
-            assert found is not None
-            key, start = decode(mark), found.end()
-        elif depth == 1 and key is not None and mark in b",}":
-            yield key, start, start + len(body[start : token.start()].rstrip())
-            key = None
-        depth += _NESTING.get(mark, 0)
+    for mark in marks(body):
+        text, end = mark.group(), mark.start()
+        if depth == 1 and text in b",:}":
+            part = body[at:end]
+            if text == b":":
+                key = decode(part)
+            elif key is not None:
+                yield key, end - len(part.lstrip()), at + len(part.rstrip())
+                key = None
+        depth += _NESTING.get(text, 0)
+        if depth == 1 and text in b"{,:":
+            at = mark.end()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dragoman import RemoteProtocolError, RequestHead
-from dragoman.jsontext import all_members, decode
+from dragoman.jsontext import all_members, decode, search
 
 # Members with models, or with objects that have a `model`: what an upstream tries next (`fallbacks` of Messages and of
 # LiteLLM, `models` of OpenRouter), and tools that are models themselves (Messages' advisor, OpenAI's image_generation).
@@ -44,7 +44,7 @@ def _names(member: str, text: bytes) -> Iterator[str]:
     kind = member.casefold()
     if kind == "model":
         yield from _texts([_decode(text)])
-    elif kind in _MEMBERS and (kind != "tools" or _MODEL.search(text) is not None):
+    elif kind in _MEMBERS and (kind != "tools" or any(search(_MODEL, text))):
         value = _decode(text)
         for each in value if type(value) is list else ():
             found = [of for name, of in each if name.casefold() == "model"] if type(each) is tuple else [each]

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from dragoman import UPSTREAMS, RequestHead
+from dragoman.jsontext import search
 from dragoman_server.relayed.body import CACHE_NAME, ID_REST
 
 # Headers by which clients name their session: Claude Code, Codex, opencode, pi.
@@ -62,7 +63,7 @@ def conversation_key(owner: str, headers: Mapping[str, str], request_head: Reque
 
 def referred_ids(body: bytes) -> list[str]:
     """Return the ids of vendors' objects that a request refers to, such as that of a file in a message."""
-    found = dict.fromkeys(each[1].decode() for each in islice(_REFERENCE.finditer(body), _MAX_REFERENCES))
+    found = dict.fromkeys(each[1].decode() for each in islice(search(_REFERENCE, body), _MAX_REFERENCES))
     return list(found)
 
 

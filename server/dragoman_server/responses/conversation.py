@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 import msgspec
 
 from dragoman import RemoteProtocolError, RequestHead, RequestRefused, Signer
-from dragoman.jsontext import JSON, JSONObject, decode, encode, kind_of
+from dragoman.jsontext import JSON, JSONObject, decode, encode, kind_of, search
 from dragoman_server.responses.stores.base import StoredItem, StoredResponse
 
 # Ids have letters, digits, underscores and dashes. OpenAI's have some 60 characters.
@@ -72,7 +72,7 @@ def read_state_params(request_head: RequestHead) -> StateParams:
             code="invalid_type",
         )
     received = bytes(request_head.fields.get("input", b""))
-    may_refer = re.search(_REFERENCE, received) is not None
+    may_refer = any(search(re.compile(_REFERENCE), received))
     return StateParams(previous or None, _field(request_head, "store") is not False, may_refer)
 
 

@@ -2,6 +2,7 @@
 
 # ruff: noqa: E501 -- the tables are read by row
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -26,6 +27,8 @@ from dragoman._wire.limits import (
     STOP_CHARACTERS,
     STOP_SEQUENCES,
     VALUES,
+    marks,
+    search,
 )
 from dragoman._wire.splice import peek
 
@@ -86,8 +89,11 @@ def test_a_long_text_is_searched_in_parts(part: int, monkeypatch: pytest.MonkeyP
     """In one call no other thread would run. A string, and an escape in it, may be cut anywhere."""
     monkeypatch.setattr(limits, "_PART", part)
     text = rb'{"a\\\",[":"\\",:["x","\\\\",{"":"\\'
-    outside = [mark.start() for mark in limits._marks(text)]
+    outside = [mark.start() for mark in marks(text)]
     assert bytes(text[place] for place in outside) == b"{:,:[,,{:"
+    monkeypatch.setattr(limits, "_LONGEST_MATCH", 2)
+    found = [match.span() for match in search(re.compile(b"(?<![xz])xy"), b"xy zxy xxy xyxy")]
+    assert found == [(0, 2), (11, 13), (13, 15)]
 
 
 def test_digits() -> None:
