@@ -53,6 +53,7 @@ class RequestRecord(msgspec.Struct, omit_defaults=True):
         rule: The rule that has led to another model than the client named.
         attempts: The number that were made.
         failures: The attempts that failed before anything was sent to the client: see note_failure().
+        skipped: Accounts that could not be tried, and why, if the request went to a fallback or nowhere.
         background: The response was made in the background, and its client did not have to wait.
         upstream_completed: The client left before the end, but the upstream's response, and its usage, is complete.
         error, error_kind: The error for people, and its class, a value of ErrorKind.
@@ -75,6 +76,7 @@ class RequestRecord(msgspec.Struct, omit_defaults=True):
     account: str | None = None
     attempts: int | None = None
     failures: list[dict[str, object]] = []
+    skipped: dict[str, str] | None = None
     hedge: dict[str, object] | None = None
     stream: bool | None = None
     background: bool | None = None
@@ -331,7 +333,9 @@ _LOOPBACK = ("127.0.0.1", "::1")
 
 
 def _failure_lines(known: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the failed attempts, then the error if it is none of theirs, with the id that the client got."""
+    """Yield what was skipped, the failed attempts, then the error if it is none of theirs, with the client's id."""
+    for account, reason in known.get("skipped", {}).items():
+        yield f"{_plain(account)} was skipped: {_escaped(reason)}"
     failures = known.get("failures", ())
     for failure in failures:
         status = f" with {failure['status']}" if "status" in failure else ""

@@ -25,6 +25,9 @@ from dragoman_server.policy.health import INITIAL_HEALTH, Health
 
 MAX_ATTEMPTS = 10
 
+# Of unusable().
+TRIED = "tried"
+
 _ID: Callable[["Account"], str] = attrgetter("id")
 
 # After these a retry with the same account fails again.
@@ -174,15 +177,15 @@ class Attempts:
             for account in upstream.accounts:
                 state, place = health.get(account.id, INITIAL_HEALTH), (number, account.id)
                 if place in self._tried:
-                    reasons[account.id] = "tried"
+                    reasons[account.id] = TRIED
                 elif state.disabled is not None:
                     reasons[account.id] = f"disabled: {state.disabled}"
                 elif state.cooldown_until > now:
                     reasons[account.id] = (
                         f"cooling down for {state.cooldown_until - now:.0f} s: {state.cause}"
                     )
-                elif self._full.get(place, 0.0) > now:
-                    reasons[account.id] = "no room"
+                elif (until := self._full.get(place, 0.0)) > now:
+                    reasons[account.id] = "no room" if until < math.inf else "cannot take this request"
         return reasons
 
     def accepted(self, account: str) -> None:

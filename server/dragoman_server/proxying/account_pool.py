@@ -16,6 +16,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,11 @@ if TYPE_CHECKING:
 _GIVE_BACK_S = 1.0
 
 _MINUTE = 60.0
+
+# Accounts in the line of a request, which there may be hundreds of.
+_MAX_SKIPPED = 5
+
+_log = logging.getLogger("dragoman.accounts")
 
 # Of a destination; of an account. Each request needs them, so there is no call of Python for each.
 _NAMES: Callable[[Destination], tuple[str, str]] = attrgetter("settings.name", "only_account")
@@ -140,6 +146,7 @@ class RequestAttempts:
 
     Attributes:
         machine: Decides what is tried.
+        skipped: If the request goes to a fallback or nowhere: the first accounts that could not be tried, and why.
 
     Attributes, after next() has returned None:
         error: What to report to the client: the error of an attempt, or why there was none to make.
@@ -148,6 +155,7 @@ class RequestAttempts:
     """
 
     # What few requests need.
+    skipped: dict[str, str] | None = None
     retry_at: float | None = None
     error: WireError | None = None
     unsuitable: Destination | None = None
@@ -187,6 +195,7 @@ class RequestAttempts:
             else:
                 if DECISIONS.isEnabledFor(logging.DEBUG):
                     self._log_choice("none", ())
+                self._note_skipped(now)
                 self._give_up(step, now)
                 return None
 
@@ -295,7 +304,15 @@ class RequestAttempts:
             self._reserved[account.id] = attempt
         if DECISIONS.isEnabledFor(logging.DEBUG):
             self._log_choice(account.id, offer.accounts)
+        if offer.upstream_index:
+            self._note_skipped(now)
         return attempt
+
+    def _note_skipped(self, now: float) -> None:
+        reasons = self.machine.unusable(self._health(), now).items()
+        self.skipped = (
+            dict(islice((each for each in reasons if each[1] != attempts.TRIED), _MAX_SKIPPED)) or None
+        )
 
     def _log_choice(self, chosen: str, offered: tuple[str, ...]) -> None:
         """Log which account was chosen, and why no other one. offered: as in Offer."""
@@ -356,10 +373,12 @@ class RequestAttempts:
             Health.after_failure,
             action=action,
             cause=f"{error.kind.value}{'' if error.status is None else f' ({error.status})'}",
-            now=pool.clock(),
+            now=(now := pool.clock()),
             retry_after=retry_after,
             random=pool.random(),
         )
+        before = pool.store.health().get(account, INITIAL_HEALTH)
+        _log_change(attempt, account, before, failure(before), now)
         # Temporary failures are counted, so one that is recorded twice would be two.
         await pool.store.apply(Change(account, failure, repeatable=action is not ErrorAction.RETRY_LATER))
 
@@ -369,6 +388,17 @@ class RequestAttempts:
             tokens = attempt.tokens if used else 0.0
             await self._pool.store.apply(Release(attempt.reservation, tokens, self._pool.clock()))
             self._reserved.pop(attempt.account.id, None)
+
+
+def _log_change(attempt: Attempt, account: str, before: Health, after: Health, now: float) -> None:
+    """Write a line, with the id of the request that failed, if that takes an account or its proxy out of use."""
+    name = account if account == attempt.account.id else f"the proxy of {attempt.account.id}"
+    of_request = {"dragoman": {"id": attempt.plan.id}}
+    if after.disabled is not None and before.disabled is None:
+        _log.warning("%s is disabled until it is reset: %s", name, after.disabled, extra=of_request)
+    elif after.consecutive_cooldowns > before.consecutive_cooldowns:
+        seconds = after.cooldown_until - now
+        _log.info("%s cools down for %.0f s: %s", name, seconds, after.cause, extra=of_request)
 
 
 def classify_stream_error(error: WireError) -> ErrorAction:

@@ -230,6 +230,7 @@ class RequestHandler:
         try:
             while True:
                 number = self._record.attempts = self._attempts.machine.made
+                self._record.skipped = self._attempts.skipped
                 started = self._time()
                 failure = await attempt.run(sender, self, self._telemetry)
                 if failure is None:
@@ -312,6 +313,7 @@ class RequestHandler:
             error = msgspec.structs.replace(error, message=f"{error.message} ({last.message})")
         elif failure is None and self._attempts.unsuitable is not None:
             record_destination(self._record, self._attempts.unsuitable)
+        self._record.skipped = self._attempts.skipped
         self._record.error = error.message if failure is None else failure.cause
         self._record.error_kind = error.kind.value
         if self._started:

@@ -73,6 +73,27 @@ async def test_what_failed_and_what_follows(debug: pytest.LogCaptureFixture) -> 
     )
 
 
+async def test_the_usual_log_says_why_an_account_is_not_used(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "dragoman")
+    plays = {"a": limited(MESSAGES, ("retry-after", "9")), "b": unauthorized(MESSAGES), "c": good("Hello")}
+    pool = chain_of(plays)
+    for _ in range(2):
+        await pool.call(CHAT, model="fast-1")
+    first, second = [each for each in caplog.records if each.name == REQUESTS.name]
+    changes = [each for each in caplog.records if each.name == "dragoman.accounts"]
+    assert [(each.levelname, each.getMessage()) for each in changes] == [
+        ("INFO", "up/a cools down for 9 s: rate_limit (429)"),
+        ("WARNING", "up/b is disabled until it is reset: authentication (401)"),
+    ]
+    lines = [each.dragoman for each in (*changes, first, second)]  # type: ignore[attr-defined]
+    assert len({line["id"] for line in lines[:3]}) == 1
+    assert "skipped" not in lines[2]
+    assert lines[3]["skipped"] == {
+        "up/a": "cooling down for 9 s: rate_limit (429)",
+        "up/b": "disabled: authentication (401)",
+    }
+
+
 @pytest.mark.parametrize(
     ("upstream", "client", "response", "begins"),
     [

@@ -144,6 +144,7 @@ function Facts({ request, now }) {
     <${Fact} name="tokens out" value=${tokens(request.output_tokens)} />
     <${Fact} name="cost" value=${`${dollars(request.cost_usd)}${request.estimated ? " (estimated)" : ""}`} />
     ${request.rule ? html`<${Fact} name="rule" value=${request.rule} />` : null}
+    ${Object.entries(request.skipped || {}).map(([account, reason]) => html`<${Fact} name=${`skipped: ${account}`} value=${reason} kind="warn" />`)}
   </dl>`;
 }
 
