@@ -48,17 +48,15 @@ class RequestRecord(msgspec.Struct, omit_defaults=True):
     """The fields of one request's log line. Times are seconds. None: the request did not get that far.
 
     Attributes:
-        client_address: The IP address that the request came from.
         upstream, upstream_protocol, upstream_model, account: Those of the attempt that the client's response came from.
         rule: The rule that has led to another model than the client named.
-        attempts: The number that were made.
         failures: The attempts that failed before anything was sent to the client: see note_failure().
         skipped: Accounts that could not be tried, and why, if the request went to a fallback or nowhere.
         background: The response was made in the background, and its client did not have to wait.
         upstream_completed: The client left before the end, but the upstream's response, and its usage, is complete.
         error, error_kind: The error for people, and its class, a value of ErrorKind.
+        sent_s: Until it was last sent to an upstream. Of all times only first_byte_s and first_content_s begin at the plan.
         first_content_s: If heartbeats came before the first content.
-        trace_id: The id of the request's trace, if it has one.
     """
 
     id: str
@@ -86,6 +84,7 @@ class RequestRecord(msgspec.Struct, omit_defaults=True):
     upstream_completed: bool | None = None
     error: str | None = None
     error_kind: str | None = None
+    sent_s: float | None = None
     first_byte_s: float | None = None
     first_content_s: float | None = None
     duration_s: float | None = None
@@ -339,10 +338,8 @@ def _failure_lines(known: Mapping[str, Any]) -> Iterator[str]:
     failures = known.get("failures", ())
     for failure in failures:
         status = f" with {failure['status']}" if "status" in failure else ""
-        yield (
-            f"{_plain(failure['account'])} ({_plain(failure['model'])}) failed{status} after "
-            f"{_seconds(failure['seconds'])}: {_escaped(failure['cause'])}"
-        )
+        what = f"{_plain(failure['account'])} ({_plain(failure['model'])}) failed{status}"
+        yield f"{what} after {_seconds(failure['seconds'])}: {_escaped(failure['cause'])}"
     if (error := known.get("error")) is not None:
         request = f"request {_plain(known['id'])}"
         repeated = any(failure["cause"] == error for failure in failures)
@@ -487,9 +484,8 @@ def shorten(text: str) -> str:
 def _plain(value: object) -> str:
     """Format a value after `key=`: in quotes if it would not be one word."""
     text = _joined(value)
-    if text.isprintable() and " " not in text and '"' not in text:
-        return text
-    return json.dumps(text, ensure_ascii=True)
+    is_word = text.isprintable() and " " not in text and '"' not in text
+    return text if is_word else json.dumps(text, ensure_ascii=True)
 
 
 def _joined(value: object) -> str:

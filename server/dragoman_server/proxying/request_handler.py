@@ -232,6 +232,7 @@ class RequestHandler:
                 number = self._record.attempts = self._attempts.machine.made
                 self._record.skipped = self._attempts.skipped
                 started = self._time()
+                self._record.sent_s = started - self._request.started
                 failure = await attempt.run(sender, self, self._telemetry)
                 if failure is None:
                     break

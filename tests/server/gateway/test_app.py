@@ -397,6 +397,7 @@ async def test_the_log_line_of_a_response(lines: LogLines) -> None:
         "status": 200,
         "upstream_status": 200,
         "outcome": "completed",
+        "sent_s": 0.0,
         "first_byte_s": 0.0,
         "duration_s": 2.0,
         "input_tokens": 3,
