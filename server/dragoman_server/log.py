@@ -55,7 +55,7 @@ class RequestRecord(msgspec.Struct, omit_defaults=True):
         background: The response was made in the background, and its client did not have to wait.
         upstream_completed: The client left before the end, but the upstream's response, and its usage, is complete.
         error, error_kind: The error for people, and its class, a value of ErrorKind.
-        sent_s: Until it was last sent to an upstream. Of all times only first_byte_s and first_content_s begin at the plan.
+        sent_s: Until it was last sent to an upstream. Only first_byte_s and first_content_s begin at the plan.
         first_content_s: If heartbeats came before the first content.
     """
 
@@ -333,8 +333,8 @@ _LOOPBACK = ("127.0.0.1", "::1")
 
 def _failure_lines(known: Mapping[str, Any]) -> Iterator[str]:
     """Yield what was skipped, the failed attempts, then the error if it is none of theirs, with the client's id."""
-    for account, reason in known.get("skipped", {}).items():
-        yield f"{_plain(account)} was skipped: {_escaped(reason)}"
+    if skipped := known.get("skipped"):
+        yield f"skipped {_escaped(', '.join(f'{account} ({why})' for account, why in skipped.items()))}"
     failures = known.get("failures", ())
     for failure in failures:
         status = f" with {failure['status']}" if "status" in failure else ""
