@@ -468,6 +468,9 @@ EXPRESSIONS: list[tuple[str, str, object]] = [
      "[each.number, each.account, each.upstream, each.model, each.at, each.end, each.cause]); })"
      "(new m.Request('i', 9))",
      [[1, "up/a", "up", "x/m", 7, 7.5, "slow"], [2, "up/b", "up", "m", 7.5, 9, ""]]),
+    # A refusal whose duration nobody has measured.
+    ("requests.js", "((r) => { r.take('request.begun', {at: 7}); r.take('request.ended', {at: 9, outcome: 'refused'});"
+     " return r.seconds(100); })(new m.Request('i', 7))", 2),
     ("json_lines.js", "m.nearestPointer('/a/b/c', new Set(['', '/a']))", "/a"),
     ("json_lines.js", "m.nearestPointer('/x', new Set(['', '/a']))", ""),
     ("json_lines.js", "m.jsonLines({'a/b~': [1, {}]}, 99).lines.map((each) => each.pointer)",

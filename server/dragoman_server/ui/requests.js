@@ -134,7 +134,7 @@ export class Request {
   }
 
   seconds(now) {
-    return this.duration_s ?? Math.max(0, now - this.at);
+    return this.duration_s ?? Math.max(0, (this.ended_at ?? now) - this.at);
   }
 
   moment(at, text) {
