@@ -144,7 +144,6 @@ def parse_command(arguments: list[str]) -> None:
         while isinstance(context.command, click.Group):
             rest = [*context._protected_args, *context.args]
             name, command, rest = context.command.resolve_command(context, rest)
-            assert command is not None
             context = stack.enter_context(command.make_context(name, rest, parent=context))
 
 

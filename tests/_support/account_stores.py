@@ -43,7 +43,6 @@ class Kind:
             return MemoryAccountStore(max_conversations=MAX_CONVERSATIONS)
         if self.name == "sqlite":
             return SQLiteAccountStore(str(self.folder / "accounts.db"), max_conversations=MAX_CONVERSATIONS)
-        assert self.server is not None
         store = ValkeyAccountStore(self.server.url, max_conversations=MAX_CONVERSATIONS)
         if self.name == "valkey":
             return store

@@ -68,7 +68,6 @@ class ValkeyServer:
         self._send(signal.SIGCONT)
 
     def _send(self, number: signal.Signals) -> None:
-        assert self._process is not None
         self._process.send_signal(number)
 
     def command(self, *arguments: str) -> bytes:

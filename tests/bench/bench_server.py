@@ -189,14 +189,12 @@ def _pin(pid: int, core: int) -> None:
 
 
 def expect_line(process: "subprocess.Popen[str]", line: str) -> None:
-    assert process.stdout is not None
     found = process.stdout.readline()
     if found.strip() != line:
         raise SystemExit(f"the load client failed: {found}{process.stdout.read()}")
 
 
 def printed_port(process: "subprocess.Popen[str]") -> str:
-    assert process.stdout is not None
     return process.stdout.readline().strip()
 
 

@@ -83,7 +83,6 @@ async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
     head = await reader.readuntil(b"\r\n\r\n")
     body = await reader.readexactly(_length(head))
     play = _PLAY.search(body)
-    assert play is not None
     writer.write(_RESPONSES[play[1]])
     if play[1] == b"long":
         writer.write_eof()

@@ -42,7 +42,6 @@ def errors(translate: Any, body: Any) -> set[str]:
             trace = error.__traceback__
             while trace is not None and trace.tb_next is not None:
                 trace = trace.tb_next
-            assert trace is not None
             found.add(f"{type(error).__name__} at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}")
     return found
 

@@ -67,7 +67,6 @@ def test_responses_that_fail_at_any_point(client: str, events: list[Event]) -> N
     expected, received = meaning_of_events(events), meaning_of_client_stream(client, sent)
     assert received.stop is Stop.ERROR
     assert received.failure is not None
-    assert expected.failure is not None
     assert expected.failure.message in received.failure.message
     # What waited for its turn when the response broke was never shown; nothing else is missing or added.
     for kinds in ((Kind.TEXT, Kind.REFUSAL), (Kind.REASONING,)):

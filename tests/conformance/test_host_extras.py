@@ -215,6 +215,5 @@ def test_errors_record_no_loss(upstream: str, client: str, streams: bool) -> Non
         s.render(upstream, copy.deepcopy(frames)) if streams else json.dumps(body).encode()
     )
     translator.receive_eof()
-    assert translator.error is not None
     assert "Busy." in translator.error.message
     assert list(translator.losses) == []

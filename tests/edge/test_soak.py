@@ -31,5 +31,4 @@ def test_a_mixed_load_with_errors_leaves_nothing(tmp_path: Path, backend: str) -
 @pytest.mark.parametrize("backend", LOOPS)
 def test_clients_that_leave_leave_nothing_behind(tmp_path: Path, backend: str) -> None:
     behind = left_behind(backend, 100, tmp_path)
-    assert behind.found == []
-    assert behind.uncollected == []
+    assert (behind.found, behind.uncollected) == ([], [])

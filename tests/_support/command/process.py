@@ -167,7 +167,6 @@ class Server:
             # The session that was made for it: workers go as well.
             os.killpg(self._process.pid, signal.SIGKILL)
         self.wait()
-        assert self._process.stderr is not None
         self._process.stderr.close()
 
 

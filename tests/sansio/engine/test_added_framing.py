@@ -72,7 +72,6 @@ def test_every_client_gets_what_it_gets_of_server_sent_events(
                 assert events_of(sent) == expected
                 assert pair.outcome is Outcome.COMPLETED
         pair.translate_response(decoded([in_lengths(stream)[: len(stream) // 2]]))
-        assert pair.error is not None
         assert pair.error.kind is ErrorKind.TRUNCATED
 
 
@@ -95,7 +94,6 @@ def test_a_frame_with_too_many_bytes_is_not_held() -> None:
     assert decoder.receive_data(b"\0\0\0\xff" + b"x" * 96) == b""
     assert decoder.error is None
     assert decoder.receive_data(b"x") == b""
-    assert decoder.error is not None
     assert decoder.error.code == "event_too_large"
 
 
@@ -114,7 +112,6 @@ def test_the_elements_of_an_array_are_read_wherever_it_is_cut() -> None:
     elements = [{"a\\": '"]}[{\\'}, [2, {"b": "\u00e9"}], {}]
     data = json.dumps([*elements, "s"], ensure_ascii=False, indent=1).encode()
     for chunks in all_ways(data):
-        assert JSON_ARRAY.reader is not None
         reader = JSON_ARRAY.reader()
         frames = [frame for chunk in chunks for frame in reader.receive_data(chunk)]
         assert [json.loads(frame.data) for frame in frames] == elements
@@ -122,7 +119,6 @@ def test_the_elements_of_an_array_are_read_wherever_it_is_cut() -> None:
 
 
 def test_what_is_wrong_between_the_elements_of_an_array_is_no_element() -> None:
-    assert JSON_ARRAY.reader is not None
     frames = JSON_ARRAY.reader().receive_data(b'[{"a":1} \\" {"b":2}]')
     assert [frame.data for frame in frames] == [b'{"a":1}', b'{"b":2}']
 

@@ -63,8 +63,7 @@ def test_a_reader_reads_what_it_writes(protocol: str) -> None:
         back.receive_data(out.send(event))
     back.receive_eof()
     seen = {type(event := back.next_event()): event for _ in range(20)}
-    assert seen[TextDelta] == TextDelta(0, "Hello")
-    assert seen[type(ENDED)] == ENDED
+    assert (seen[TextDelta], seen[type(ENDED)]) == (TextDelta(0, "Hello"), ENDED)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -101,8 +101,7 @@ def test_a_stream() -> None:
         translator = machine()
         assert events_of(run(translator, chunks)) == HELLO
         assert (translator.outcome, translator.error) == (Outcome.COMPLETED, None)
-        assert translator.stop_reason is StopReason.END
-        assert translator.usage == Usage(input=3, output=4)
+        assert (translator.stop_reason, translator.usage) == (StopReason.END, Usage(input=3, output=4))
         assert (translator.upstream_model, translator.upstream_id) == (STARTED.model, STARTED.id)
         assert translator.committed
         assert len(translator.losses) == 0
@@ -369,9 +368,7 @@ def test_an_event_that_is_too_large(tail: bytes, monkeypatch: pytest.MonkeyPatch
 def test_a_failed_response_sends_nothing_to_a_client_that_does_not_stream() -> None:
     translator = machine(client_streams=False)
     assert run(translator, [stream_of(HELLO[:3])]) == b""
-    assert translator.outcome is Outcome.FAILED
-    assert translator.error is not None
-    assert translator.error.kind is ErrorKind.TRUNCATED
+    assert (translator.outcome, translator.error.kind) == (Outcome.FAILED, ErrorKind.TRUNCATED)
 
 
 def exhausted(*arguments: object) -> Any:
@@ -417,7 +414,6 @@ def test_an_invalid_whole_response(body: bytes, message: str) -> None:
         translator = machine(upstream_streams=False, client_streams=streams)
         out = run(translator, [body])
         assert bool(out) is streams
-        assert translator.error is not None
         assert (translator.outcome, translator.error.kind) == (Outcome.FAILED, ErrorKind.UNREADABLE)
         assert translator.error.message.startswith(f"the upstream's response cannot be read: {message}")
 
@@ -569,7 +565,6 @@ def test_a_value_that_is_too_deep_for_the_stack_is_an_error(data: bytes) -> None
     translator = ResponseTranslator(client=toy(), upstream=spec, context=context_of(), client_streams=True)
     translator.receive_data(data)
     translator.receive_eof()
-    assert translator.error is not None
     assert "nested too deep" in translator.error.message
 
 
@@ -621,7 +616,6 @@ def test_no_summary_is_a_failure() -> None:
     out, translator = with_undo(Undo(compacts=True), [STARTED, STOP, ENDED])
     assert [type(each) for each in out] == [Started, Failed]
     assert translator.outcome is Outcome.FAILED
-    assert translator.error is not None
     assert translator.error.message == "the model wrote no summary (end)"
 
 
@@ -678,7 +672,6 @@ def test_the_whole_body_of_a_stream() -> None:
         STARTED, *LETTERS, BlockEnded(0), STOP, ENDED,
     ]  # fmt: skip
     body = translator.whole_body()
-    assert body is not None
     assert [each["block"]["text"] for each in body["blocks"]] == ["abcdXYe"]
 
 

@@ -106,9 +106,7 @@ def test_frames_and_a_document() -> None:
     for event in HELLO[3:]:
         sink.send(event)
     assert events_of(sink.data_to_send()) == HELLO
-    assert sink.body is not None
-    assert sink.body["blocks"][0]["block"]["text"] == "hi"
-    assert sink.heartbeat == HEARTBEAT
+    assert (sink.body["blocks"][0]["block"]["text"], sink.heartbeat) == ("hi", HEARTBEAT)
 
 
 def _recorded(response: AssembledResponse, context: ResponseContext, ledger: Ledger) -> dict[str, Any]:

@@ -199,8 +199,7 @@ def test_deltas_fold_like_the_whole(events: list[Event]) -> None:
         short += [block] if isinstance(block, Opaque) else events_of_block(block)
     again = folded(*short, *assembled.stops, assembled.usage, ENDED)
     assert _unnumbered(again) == _unnumbered(assembled)
-    assert again.usage == assembled.usage
-    assert again.stops == assembled.stops
+    assert (again.usage, again.stops) == (assembled.usage, assembled.stops)
 
 
 def _unnumbered(assembled: AssembledResponse) -> list[tuple[object, ...]]:

@@ -127,7 +127,6 @@ SHAPES: dict[str, tuple[bytes, list[tuple[bytes, str | None]]]] = {
 @pytest.mark.parametrize(("frame", "others"), SHAPES.values(), ids=SHAPES)
 def test_shapes(frame: bytes, others: list[tuple[bytes, str | None]]) -> None:
     extract = build_extractor(frame, HINT, "a")
-    assert extract is not None
     for other, text in others:
         # Between frames that have the shape, so that each is met in the middle of a run; and at the end of one.
         before, run = joined(frame), joined(frame, other, frame)
@@ -175,7 +174,6 @@ def test_a_protocol_without_counter_and_padding() -> None:
 def test_a_counter_of_any_number_of_digits() -> None:
     frames = [b'data: {"n":%d,"o":0,"text":"a"}' % number for number in (8, 9, 10, 10, 99, 100, 7, 1000, 0)]
     extract = build_extractor(frames[0], HINT, "a")
-    assert extract is not None
     assert extract(joined(*frames), 0) == (["a"] * len(frames), len(joined(*frames)))
     for frame in (*frames, b": ping", *frames):  # one in each read, between which it goes on counting
         assert extract(joined(frame), 0)[0] == ([] if frame == b": ping" else ["a"])

@@ -29,8 +29,7 @@ def test_defaults_are_not_shared() -> None:
     first, second = (Request(protocol="toy", model="m", messages=()) for _ in range(2))
     first.params["seed"] = 1
     first.param_paths["seed"] = "/seed"
-    assert second.params == {}
-    assert second.param_paths == {}
+    assert (second.params, second.param_paths) == ({}, {})
 
 
 def test_equal_documents_are_equal() -> None:

@@ -135,7 +135,6 @@ def test_tools_that_an_item_declares_are_sent_among_the_requests() -> None:
     ledger = Ledger()
     out = fit_and_write(SPEC, read_same_protocol(SPEC, body), Capabilities(additional_tools=False), ledger)
     assert [each["name"] for each in out["tools"]] == ["a", "b"]
-    assert out["tools"][0] == tools[0]
-    assert out["input"] == [HI, found, HI]
+    assert (out["tools"][0], out["input"]) == (tools[0], [HI, found, HI])
     assert [(loss.code.value, loss.path) for loss in ledger] == [("altered", "/input/1")]
     assert fit_and_write(SPEC, read_same_protocol(SPEC, body), Capabilities(), Ledger()) == body

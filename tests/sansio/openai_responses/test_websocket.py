@@ -14,7 +14,6 @@ from dragoman.protocols import PROTOCOLS
 from dragoman.sse import Frame
 
 SPEC = PROTOCOLS["openai_responses"].websocket
-assert SPEC is not None
 CONTEXT = ResponseContext(
     request=Request("openai_responses", "m", messages=()), id="ours", now=1, model="m", endpoint=SPEC.endpoint
 )
@@ -109,6 +108,5 @@ def test_an_error_has_a_status() -> None:
     ],
 )
 def test_a_sequence_has_each_object_behind_a_separator(data: bytes, written: bytes) -> None:
-    assert JSON_SEQUENCE.writer is not None
     writer = JSON_SEQUENCE.writer()
     assert writer.send(Frame(b"", data)) + writer.eof() == written

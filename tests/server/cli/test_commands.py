@@ -99,7 +99,6 @@ def test_config_show_prints_toml() -> None:
 
 def test_choices_are_completed() -> None:
     option = next(p for p in main.commands["serve"].params if p.name == "backend")
-    assert option._custom_shell_complete is not None
     assert option._custom_shell_complete(None, option, "u") == ["uvloop"]  # type: ignore[arg-type]
 
 
@@ -241,8 +240,7 @@ def test_the_commands_survive_a_shell(model: str) -> None:
     assert arguments["Claude Code"] == expected
 
     codex = arguments["Codex"]
-    assert codex[:3] == ["codex", "-c", 'model_provider="dragoman"']
-    assert codex[-2:] == ["-m", model]
+    assert (codex[:3], codex[-2:]) == (["codex", "-c", 'model_provider="dragoman"'], ["-m", model])
     # Codex reads the value of -c as TOML.
     provider = tomllib.loads(codex[4])["model_providers"]["dragoman"]
     assert provider == {"name": "Dragoman", "base_url": url + "/v1", "wire_api": "responses"}

@@ -70,7 +70,6 @@ class Run:
 
     def line(self) -> str:
         """Return the next line that the program prints."""
-        assert self.process.stdout is not None
         return self.process.stdout.readline().rstrip("\n")
 
     def end(self) -> tuple[int, list[str], list[str]]:

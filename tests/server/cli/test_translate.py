@@ -121,7 +121,6 @@ def test_a_stream_is_printed_while_it_arrives() -> None:
         env={"PATH": os.environ["PATH"]},
     ) as process:
         assert process.stdin is not None
-        assert process.stdout is not None
         for number in range(3):
             delta = {"choices": [{"index": 0, "delta": {"content": f"text {number}"}}]}
             process.stdin.write(b"data: " + json.dumps(delta).encode() + b"\n\n")

@@ -30,12 +30,9 @@ def test_the_variable_of_workers_is_none_of_a_users() -> None:
 
 def test_without_anything_there_are_defaults_and_the_simulator() -> None:
     loaded = load(environ={})
-    assert loaded.path is None
-    assert loaded.settings.server == ServerSettings()
-    assert loaded.settings.upstreams == ()
+    assert (loaded.path, loaded.settings.server, loaded.settings.upstreams) == (None, ServerSettings(), ())
     assert loaded.settings.upstream("sim") is not None
-    assert loaded.settings.origins == {}
-    assert loaded.warnings == ()
+    assert (loaded.settings.origins, loaded.warnings) == ({}, ())
 
 
 def test_the_file_is_named_by_flag_then_variable_then_default() -> None:
@@ -175,8 +172,7 @@ def test_a_whole_file() -> None:
         auth="x-api-key",
         read_s=5.0,
     )
-    assert claude.protocols == ("anthropic_messages",)
-    assert claude.base_url == "https://claude.example/a1"
+    assert (claude.protocols, claude.base_url) == (("anthropic_messages",), "https://claude.example/a1")
     assert loaded.settings.models == {"claude-sonnet-4-6": "local/qwen3", "gpt-*": "claude/claude-opus-4-8"}
     assert loaded.settings.upstream("claude") is claude
     assert loaded.settings.upstream("nobody") is None
@@ -326,8 +322,7 @@ def test_show_prints_each_setting_with_its_origin() -> None:
     lines = [re.fullmatch(r"(\S+) = (.*\S) +# (.*)", line) for line in config_lines(loaded, with_origin=True)]
     shown = {line[1]: (line[2], line[3]) for line in lines if line is not None}
     assert shown["server.host"] == ('"0.0.0.0"', "dragoman.toml:2")
-    assert shown["server.workers"] == ("2", "--workers")
-    assert shown["server.port"] == ("8080", "default")
+    assert (shown["server.workers"], shown["server.port"]) == (("2", "--workers"), ("8080", "default"))
     assert shown["upstreams[0].api_key"] == ('"****q7zk"', "dragoman.toml:9, LOCAL_KEY")
     assert shown["upstreams[0].models"] == ('["qwen3", "qwen3-8b"]', "dragoman.toml:10, SIZE")
     assert shown["upstreams[0].headers.x-team"] == ('"****"', "dragoman.toml:18, file:team")

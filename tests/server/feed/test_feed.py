@@ -128,8 +128,7 @@ async def test_each_moment_of_a_request_is_an_event() -> None:
         answer = await chat(app, stream=True, top_k=3)
         after = time.time()
     (_, hello), *found = events_of(client)
-    assert hello["resumed"] is None
-    assert hello["workers"] == [found[0][1]["worker"]]
+    assert (hello["resumed"], hello["workers"]) == (None, [found[0][1]["worker"]])
     assert [kind for kind, _ in found] == [
         "request.begun",
         "request.planned",

@@ -265,8 +265,7 @@ async def test_without_any_key_nothing_can_be_changed_and_there_are_no_metrics()
 @pytest.mark.parametrize("headers", [ADMIN, {"x-api-key": ADMIN_KEY}], ids=["bearer", "x-api-key"])
 async def test_the_admin_key_opens_it(headers: dict[str, str]) -> None:
     client = await call(app_of(), "/admin/accounts", headers=headers)
-    assert client.status == 200
-    assert client.headers["content-type"] == "application/json"
+    assert (client.status, client.headers["content-type"]) == (200, "application/json")
     assert client.headers["cache-control"] == "no-store"
 
 

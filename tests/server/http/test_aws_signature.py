@@ -67,7 +67,6 @@ def signed(
 
 def is_valid(scope: Scope, body: bytes = BODY, now: float = NOW, secret: str = SECRET) -> bool:
     signature = read_signature(scope["headers"], now)
-    assert signature is not None
     assert signature.key_id == KEY_ID
     return signature.is_valid(scope, body, Secret(secret))
 
@@ -235,8 +234,7 @@ async def test_who_did_not_sign_gets_to_know_nothing_of_a_key() -> None:
     assert "the client key red is disabled" in texts[1]
     assert "there is no client key red" in texts[2]
     for client in (unknown, forged, changed, disabled, gone):
-        assert client.status == 401
-        assert client.headers["x-amzn-errortype"] == "UnrecognizedClientException"
+        assert (client.status, client.headers["x-amzn-errortype"]) == (401, "UnrecognizedClientException")
 
 
 def test_an_aws_key_may_be_that_of_a_stored_key() -> None:

@@ -132,8 +132,7 @@ async def test_the_upstream_counts_where_it_can(protocol: str, record: Any) -> N
         body = asking(protocol, model, unknown_field=[1.50])
         headers = {"anthropic-beta": "b-1", "cookie": "private"}
         client = await up.call(path_to(protocol, model), body, headers=headers)
-        assert client.status == 200
-        assert client.body == response
+        assert (client.status, client.body) == (200, response)
         assert "dragoman-estimate" not in client.headers
         assert client.headers["request-id"] == "req_theirs"
         expected = "http://up.test" + ("/v1beta/models" if protocol == GEMINI else "") + ENDS[protocol]

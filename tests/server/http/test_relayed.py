@@ -144,8 +144,7 @@ async def test_a_request_goes_where_its_model_leads_and_nothing_else_of_it_chang
         client = await call(app, path + "?dimensions=3", body % model.encode(), headers=headers)
         assert client.status == 200, client.body
         [found] = fake.sent
-        assert found.url == url + "?dimensions=3"
-        assert found.content == body % sent.encode()
+        assert (found.url, found.content) == (url + "?dimensions=3", body % sent.encode())
         name = url.partition("//")[2].partition(".")[0]
         assert found.headers.pop("user-agent").startswith("dragoman/")
         assert found.headers == {
@@ -412,8 +411,7 @@ async def test_a_form_is_sent_with_the_models_name_there(
         assert client.status == 200, client.body
         [found] = fake.sent
         assert found.url == f"http://up.test{path.partition('?')[0]}{'?x=1' if 'x=1' in path else ''}"
-        assert found.headers["content-type"] == FORM
-        assert found.content == sent
+        assert (found.headers["content-type"], found.content) == (FORM, sent)
         # Some servers refuse a body without a length (llama.cpp, older Azure).
         assert found.fake.length == (len(sent) if held or with_length else None)
 

@@ -73,8 +73,7 @@ def asking(**more: Any) -> dict[str, Any]:
 async def test_a_whole_response() -> None:
     app, fake = app_of(Script([WHOLE]))
     client = await call(app, JSON, asking(temperature=0.7))
-    assert client.status == 200
-    assert client.headers["content-type"] == "application/json"
+    assert (client.status, client.headers["content-type"]) == (200, "application/json")
     assert client.headers["content-length"] == str(len(client.body))
     value = json.loads(client.body)
     assert value.pop("id").startswith("cmpl-")

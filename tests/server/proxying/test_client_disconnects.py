@@ -166,5 +166,4 @@ async def test_a_client_that_leaves_before_the_end_has_left(client: str) -> None
 @pytest.mark.parametrize("streams", [True, False])
 async def test_nothing_is_sent_upstream_for_a_client_that_has_left_already(streams: bool) -> None:
     response = await run(CHAT, CHAT, STREAMS[CHAT], streams=streams, leaves_after=0)
-    assert response.record.outcome == "client_left"
-    assert response.upstream_client.content == b""
+    assert (response.record.outcome, response.upstream_client.content) == ("client_left", b"")

@@ -72,8 +72,7 @@ async def test_a_response_in_the_background_can_be_streamed_again(up: Gateway, u
     )
     path = f"{PATH}/{first['id']}?stream=true"
     client = await up.call(path, method="GET")
-    assert client.status == 200
-    assert client.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert (client.status, client.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
     events = frames(client.body)
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     expected = ["response.created", "response.in_progress", "response.output_item.added"]
@@ -139,8 +138,7 @@ async def test_input_items_are_the_whole_input_of_the_model(up: Gateway) -> None
     expected = ["input_text", "output_text", "input_text", "output_text"]
     assert [item["content"][0]["type"] for item in data] == expected
     assert all(item["id"] and item["type"] == "message" and item["status"] == "completed" for item in data)
-    assert data[1] == first["output"][0]
-    assert data[2] == {**named, "status": "completed"}
+    assert (data[1], data[2]) == (first["output"][0], {**named, "status": "completed"})
     assert (page["first_id"], page["last_id"]) == (data[0]["id"], data[-1]["id"])
     assert len({item["id"] for item in data}) == 4
 

@@ -131,8 +131,7 @@ async def test_an_unknown_item_is_refused(up: Gateway, upstream: str, id: str) -
 async def test_an_unknown_response_is_refused_as_openai_does(up: Gateway, upstream: str, id: str) -> None:
     body = {"model": f"{upstream}/echo", "input": "x", "previous_response_id": id}
     error = await refused(up, 400, body)
-    assert error["code"] == "previous_response_not_found"
-    assert error["param"] == "previous_response_id"
+    assert (error["code"], error["param"]) == ("previous_response_not_found", "previous_response_id")
     assert error["type"] == "invalid_request_error"
     if len(id) < 100 and id.isascii():
         assert error["message"] == f"Previous response with id '{id}' not found."
@@ -168,8 +167,7 @@ OFF: dict[str, dict[str, Any]] = {
 async def test_off_the_error_names_the_setting(upstream: str, param: str) -> None:
     async with gateway() as up:
         error = await refused(up, 400, {"model": f"{upstream}/echo", **OFF[param]})
-        assert error["param"] == param
-        assert error["code"] == "unsupported_parameter"
+        assert (error["param"], error["code"]) == (param, "unsupported_parameter")
         assert "server.response_store" in error["message"]
         assert not up.upstreams.sent
 
@@ -221,6 +219,4 @@ async def test_an_upstream_that_stores_gets_our_items_and_keeps_its_own_referenc
     theirs = {"type": "item_reference", "id": "msg_theirs"}
     await create_response(up, "openai", [theirs, ours, USER])
     sent = up.last.body["input"]
-    assert sent[0] == theirs
-    assert sent[1]["content"][0]["text"] == "one two"
-    assert sent[2] == USER
+    assert (sent[0], sent[1]["content"][0]["text"], sent[2]) == (theirs, "one two", USER)

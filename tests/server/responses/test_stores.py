@@ -142,7 +142,6 @@ async def test_of_two_items_with_one_id_the_later_one_is_found(store: ResponseSt
     assert await item_of(store, "", "x", NOW) == item("x", "second")
     for id, text in (("resp_1", "first"), ("resp_2", "second")):
         found = await store.get("", id, NOW)
-        assert found is not None
         assert found.input == (item("x", text),)
     await store.delete("", "resp_1")
     assert await item_of(store, "", "x", NOW) == item("x", "second")
@@ -285,7 +284,6 @@ async def test_a_log_is_read_page_by_page(store: ResponseStore, monkeypatch: pyt
         await store.append(KEY, events(number, f"{number}" * 10), NOW)
     for after, count in ((-1, 3), (2, 3), (8, 1), (9, 0)):
         page = await store.read_events(KEY, after, NOW)
-        assert page is not None
         assert (page.events.first, page.events.count, page.log.next) == (after + 1, count, 10)
 
 
@@ -296,7 +294,6 @@ async def test_of_two_that_close_a_log_one_is_refused(store: ResponseStore) -> N
     assert set(await store.open_logs([KEY, ("", "resp_2"), ("", "x")], LEASE + 5)) == {KEY, ("", "resp_2")}
     assert not await store.close(response(), NO_EVENTS, LEASE)
     renewed = await store.get("", "resp_1", NOW)
-    assert renewed is not None
     assert renewed.lease == LEASE + 5
     assert not await store.close(response(), events(1, "x"), LEASE + 5), "events are missing"
     assert await store.close(response(), NO_EVENTS, LEASE + 5)
@@ -394,7 +391,6 @@ async def test_what_is_made_stays_when_there_is_too_much(kind: Kind) -> None:
         assert await store.get("", "resp_2", NOW) is None
         assert await store.get("", "resp_4", NOW) is None
         page = await store.read_events(KEY, 4, NOW)
-        assert page is not None
         assert page.log.first in (2, 3)
         with pytest.raises(ResponseTooLarge):
             await store.close(response(body=bytes(100_001)), NO_EVENTS)
@@ -642,8 +638,7 @@ async def test_on_a_full_disk_the_oldest_go(sqlite: Kind) -> None:
         for number in range(8, 12):
             assert await store.put(response(f"resp_{number}", body=large))
         there = [number for number in range(12) if await store.get("", f"resp_{number}", NOW) is not None]
-        assert there[-4:] == [8, 9, 10, 11]
-        assert there == list(range(there[0], 12))
+        assert (there[-4:], there) == ([8, 9, 10, 11], list(range(there[0], 12)))
         store._file.connection.execute("DELETE FROM responses")
         with pytest.raises(ResponseStoreError, match="full"):
             await store.put(response("resp_large", body=bytes(950_000)))
@@ -659,7 +654,6 @@ async def test_a_large_response_lets_others_run_and_is_stored_and_dropped_whole(
         assert await store.get("", "resp_1", NOW) is None
         tasks.cancel_scope.cancel()
     found = await store.get("", "resp_1", NOW)
-    assert found is not None
     assert found.input == items
     stored = store.bytes
     async with anyio.create_task_group() as tasks:

@@ -337,8 +337,7 @@ def test_responses_of_another_key_are_not_found(kind: str, real_backend: str, tm
             sent = len(up.upstreams.sent)
             for path in ("", "/compact", "/input_tokens"):
                 client = await up.call(PATH + path, going_on, headers=BLUE)
-                assert client.status == 400
-                assert client.error["code"] == "previous_response_not_found"
+                assert (client.status, client.error["code"]) == (400, "previous_response_not_found")
                 assert (await up.call(PATH + path, referring, headers=BLUE)).status == 404
             assert len(up.upstreams.sent) == sent
             for mine in (going_on, referring):

@@ -106,8 +106,7 @@ async def test_messages_of_both_kinds(over: Over) -> None:
     assert (answer.status, answer.headers.get("sec-websocket-extensions")) == expected
     expected = [(FIN | PONG, b"p"), HELLO, (FIN | BINARY, b"\xff"), (FIN | CLOSE, b"\3\xe8")]
     assert answer.frames == expected
-    assert app.received == ["hello", b"\xff"]
-    assert app.left == (1, 1000, "")
+    assert (app.received, app.left) == (["hello", b"\xff"], (1, 1000, ""))
     assert isinstance(app.raised, OSError)
     assert (ended, answer.ended) == (1, "" if isinstance(over, OverHTTP1) else "end")
     expected = {"type": "websocket", "scheme": "ws", "path": "/ws", "subprotocols": []}
@@ -134,7 +133,6 @@ async def test_texts_are_utf8_for_an_application_that_says_so(over: Over) -> Non
     answer, _ = await serve(app, over, *sent, 1.0)
     assert app.received == ["é".encode(), b"\xff"]
     assert answer.frames[:2] == [(FIN | TEXT, "é".encode()), (FIN | BINARY, b"\xff")]
-    assert app.left is not None
     assert app.left[1] == 1007
 
 
@@ -197,8 +195,7 @@ async def test_a_client_that_leaves_without_a_close(name: str, how: str) -> None
     answer, _ = await serve(app, over, over.frames(frame(TEXT, b"hello")), 1.0, *last, **options)
     assert app.left == (1, 1006, "")
     assert app.raised is not None
-    assert answer.frames == [HELLO]
-    assert answer.ended == {"END_STREAM": "end"}.get(how, "")
+    assert (answer.frames, answer.ended) == ([HELLO], {"END_STREAM": "end"}.get(how, ""))
 
 
 @pytest.mark.parametrize("answers", [True, False])
@@ -214,8 +211,7 @@ async def test_the_application_closes(answers: bool, over: Over) -> None:
     last = [1.0, over.frames(frame(TEXT, b"x"), close(4002))] if answers else []
     answer, ended = await serve(app, over, *last)
     assert answer.frames == [(FIN | CLOSE, b"\x0f\xa0done")]
-    assert app.received == []
-    assert app.left == ((1, 4002, "") if answers else (CLOSE_S, 1006, ""))
+    assert (app.received, app.left) == ([], (1, 4002, "") if answers else (CLOSE_S, 1006, ""))
     assert ended == (1 if answers else CLOSE_S)
 
 
@@ -298,8 +294,7 @@ async def test_a_ping_is_answered_although_the_application_reads_nothing(over: O
     numbers = [int(payload) for first, payload in answer.frames if first == FIN | PONG]
     assert numbers[-1] == 19
     assert len(numbers) <= MAX_PONGS // 127 + 1
-    assert app.received == ["x"]
-    assert app.left == (10, 1000, "")
+    assert (app.received, app.left) == (["x"], (10, 1000, ""))
 
 
 # Limits.
@@ -320,7 +315,6 @@ async def test_messages_that_nobody_reads_end_the_connection(size: int, count: i
     )
     assert answer.frames[-1][1][:2] == (1013).to_bytes(2)
     assert len(app.received) in (count - 2, count - 1)
-    assert app.left is not None
     assert app.left[1] == 1013
 
 

@@ -57,7 +57,6 @@ class Collected:
     def points(self) -> dict[str, list[Any]]:
         """Return the data points of each histogram."""
         data = self.reader.get_metrics_data()
-        assert data is not None
         (resource,) = data.resource_metrics
         (scope,) = resource.scope_metrics
         return {metric.name: list(metric.data.data_points) for metric in scope.metrics}
@@ -81,7 +80,6 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
 
 
 def parent_of(span: ReadableSpan) -> int:
-    assert span.parent is not None
     return span.parent.span_id
 
 
