@@ -168,12 +168,8 @@ in [{"type": "message_start"}, ...]
 def test_a_row_of_a_stream_has_a_block_or_item_once() -> None:
     """It is about the frame with most of it, about an event, or about a member."""
     whole, delta, member, needed = rows_of(STREAM)["Streams"]
-    assert [frame["type"] for frame in whole.body] == [
-        "message_start",
-        "content_block_start",
-        "content_block_delta",
-        "content_block_stop",
-    ]
+    found = [frame["type"] for frame in whole.body]
+    assert found == ["message_start", "content_block_start", "content_block_delta", "content_block_stop"]
     assert (whole.place, whole.without) == ("/2", whole.body[:1])
     assert (delta.place, delta.without) == ("/2", [frame for frame in whole.body if "delta" not in frame])
     assert (member.name, member.place) == ("`toy`", "/1/content_block/toy")

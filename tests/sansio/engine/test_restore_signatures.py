@@ -268,9 +268,8 @@ def test_a_body_that_breaks_the_protocol_is_for_the_upstream_to_refuse(
 
 def test_of_native_blocks_only_an_object_is_put_back() -> None:
     wrapped = SIGNER.wrap(Signature(MESSAGES, "a text", MODEL))
-    assert losses_of(relayed(MESSAGES, body_of(MESSAGES, [carrier(MESSAGES, wrapped)]))) == [
-        (LossCode.FOREIGN_SIGNATURE, "/messages/1/content/0")
-    ]
+    found = losses_of(relayed(MESSAGES, body_of(MESSAGES, [carrier(MESSAGES, wrapped)])))
+    assert found == [(LossCode.FOREIGN_SIGNATURE, "/messages/1/content/0")]
 
 
 @pytest.mark.parametrize("bound", [True, False])
@@ -310,10 +309,8 @@ def conversation(*messages: Any) -> tuple[Any, list[tuple[LossCode, str]]]:
 
 
 def test_a_turn_of_foreign_reasoning_only_is_left_out() -> None:
-    assert conversation(HI, turn(WRAPPED), HI) == (
-        [HI, HI],
-        [(LossCode.FOREIGN_SIGNATURE, "/messages/1/content/0")],
-    )
+    found = conversation(HI, turn(WRAPPED), HI)
+    assert found == ([HI, HI], [(LossCode.FOREIGN_SIGNATURE, "/messages/1/content/0")])
 
 
 def test_reasoning_that_nobody_signed_stays_until_the_upstream_refuses_it() -> None:
@@ -329,10 +326,8 @@ def test_reasoning_that_nobody_signed_stays_until_the_upstream_refuses_it() -> N
 def test_a_restored_block_has_no_cache_mark() -> None:
     """ "cache_control cannot be set on thinking blocks"."""
     wrapped = carrier(MESSAGES, SIGNER.wrap(signed(MESSAGES)))
-    assert conversation(turn({**wrapped, "cache_control": {"type": "ephemeral"}})) == (
-        [turn(NATIVE[MESSAGES])],
-        [(LossCode.DROPPED, "/messages/0/content/0/cache_control")],
-    )
+    found = conversation(turn({**wrapped, "cache_control": {"type": "ephemeral"}}))
+    assert found == ([turn(NATIVE[MESSAGES])], [(LossCode.DROPPED, "/messages/0/content/0/cache_control")])
 
 
 def test_searches_that_were_made_for_the_client_are_left_out() -> None:
@@ -352,10 +347,8 @@ def test_a_conversation_starts_at_its_last_summary() -> None:
     first = turn(summary_block("old"))
     second = turn(TEXT, summary_block("new", **mark), CALL)
     start = {"type": "text", "text": "Summary of the conversation so far:\nnew", **mark}
-    assert conversation(HI, first, HI, second, RESULT) == (
-        [{"role": "user", "content": [start]}, turn(CALL), RESULT],
-        [],
-    )
+    found = conversation(HI, first, HI, second, RESULT)
+    assert found == ([{"role": "user", "content": [start]}, turn(CALL), RESULT], [])
     alone = turn(summary_block("new"))
     assert conversation(HI, alone, HI)[0][1:] == [HI]
 
@@ -426,10 +419,8 @@ def test_a_summary_becomes_a_message_of_the_user() -> None:
     text = {"type": "input_text", "text": "Summary of the conversation so far:\nnew"}
     hi = {"role": "user", "content": "Hi"}
     theirs = {"type": "compaction", "id": "c", "encrypted_content": "theirs"}
-    assert items(hi, summary_block("new"), theirs) == (
-        [hi, {"type": "message", "role": "user", "content": [text]}, theirs],
-        [],
-    )
+    found = items(hi, summary_block("new"), theirs)
+    assert found == ([hi, {"type": "message", "role": "user", "content": [text]}, theirs], [])
 
 
 # --- Chat ---
@@ -447,10 +438,8 @@ def chat_turn(native: Any, entry_id: str | None = None, **fields: Any) -> tuple[
 
 def test_members_that_a_server_signed_stand_beside_the_clients() -> None:
     native = {"reasoning": "hm", "reasoning_details": [NATIVE[CHAT]], "thinking_blocks": [{"type": "x"}]}
-    assert chat_turn(native, reasoning_content="hm") == (
-        {"role": "assistant", "content": "x", "reasoning_content": "hm", **native},
-        [],
-    )
+    found = chat_turn(native, reasoning_content="hm")
+    assert found == ({"role": "assistant", "content": "x", "reasoning_content": "hm", **native}, [])
     assert chat_turn({"reasoning": "hm"}, reasoning="as sent")[0]["reasoning"] == "as sent"
 
 

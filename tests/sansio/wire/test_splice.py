@@ -161,9 +161,8 @@ def test_members_that_a_later_one_replaces_are_given_too(subtests: pytest.Subtes
 
     for case, (body, _) in CASES.items():
         with subtests.test(case=case):
-            assert [[name, pairs(text)] for name, text in all_members(body, peek(body))] == [
-                list(pair) for pair in pairs(body)
-            ]
+            found = [[name, pairs(text)] for name, text in all_members(body, peek(body))]
+            assert found == [list(pair) for pair in pairs(body)]
 
 
 def test_the_name_is_escaped() -> None:

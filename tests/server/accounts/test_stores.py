@@ -189,9 +189,8 @@ async def test_counters_that_expire_together_are_dropped_few_at_a_time_and_count
     for name in names:
         await store.apply(Add([(name, NOW + 100)], 1.0, NOW))
     assert await store.apply(Add([(names[-1], NOW + 200)], 0.25, NOW + 100, 1.0)) == [0.0]
-    assert len(store._counters) == _EXPIRED_AT_ONCE, (
-        "of those that have expired half are left, and there is a new one"
-    )
+    found = len(store._counters)
+    assert found == _EXPIRED_AT_ONCE, "of those that have expired half are left, and there is a new one"
     assert await total(store, names[-2], NOW + 100) == 0.0
     assert await total(store, names[-1], NOW + 100) == 0.25
     assert len(store._counters) == 1

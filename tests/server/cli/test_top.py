@@ -190,9 +190,8 @@ def test_words_and_order() -> None:
 
 def test_an_event_is_one_line_whatever_is_in_it() -> None:
     data = {"at": 1, "request": "a", "cause": "x\r\n\u202e\x1b[2J", "status": None}
-    assert event_line("request.attempt_failed", data) == (
-        r"00:00:01 request.attempt_failed request=a cause=x\r\n\u202e\x1b[2J"
-    )
+    found = event_line("request.attempt_failed", data)
+    assert found == r"00:00:01 request.attempt_failed request=a cause=x\r\n\u202e\x1b[2J"
 
 
 # The screens.

@@ -326,10 +326,8 @@ def test_show_prints_each_setting_with_its_origin() -> None:
     assert shown["upstreams[0].api_key"] == ('"****q7zk"', "dragoman.toml:9, LOCAL_KEY")
     assert shown["upstreams[0].models"] == ('["qwen3", "qwen3-8b"]', "dragoman.toml:10, SIZE")
     assert shown["upstreams[0].headers.x-team"] == ('"****"', "dragoman.toml:18, file:team")
-    assert shown["upstreams[1].base_url"] == (
-        '"https://claude.example/${ACCOUNT}"',
-        "dragoman.toml:23, ACCOUNT",
-    )
+    found = shown["upstreams[1].base_url"]
+    assert found == ('"https://claude.example/${ACCOUNT}"', "dragoman.toml:23, ACCOUNT")
     assert shown["server.secret"] == (f'"****{SECRET[-4:]}"', "environment DRAGOMAN_SECRET")
     assert shown["capabilities[0].efforts"] == ("[]", "dragoman.toml:32")
     assert shown["client_keys[0].name"] == ('"ci"', "dragoman.toml:40")
@@ -353,21 +351,15 @@ def test_accounts_belong_to_their_upstreams_and_each_has_one() -> None:
     text += account % ("local", "a") + account % ("cloud", "a") + account % ("local", "b")
     settings = load_text(text).settings
     found = [settings.accounts_of(upstream) for upstream in settings.upstreams]
-    assert [[each.id for each in accounts] for accounts in found] == [
-        ["local/a", "local/b"],
-        ["cloud/a"],
-        ["other/default"],
-    ]
+    seen = [[each.id for each in accounts] for accounts in found]
+    assert seen == [["local/a", "local/b"], ["cloud/a"], ["other/default"]]
     assert (found[2][0].api_key, found[2][0].weight) == (Secret(CANARY), 1)
 
 
 def test_nothing_is_stored_by_default() -> None:
     server = ServerSettings()
-    assert (server.response_store, server.response_store_path, server.account_store) == (
-        "off",
-        None,
-        "memory",
-    )
+    found = (server.response_store, server.response_store_path, server.account_store)
+    assert found == ("off", None, "memory")
     assert (server.response_store_max_bytes, server.response_store_max_age_s) == (256 * 2**20, 30 * 86_400)
 
 

@@ -299,9 +299,8 @@ def test_a_hostile_name_is_one_printable_line(form: str) -> None:
         check_lines(form, text)
         assert len(text) < 5000, hostile
         if form == "json":
-            assert json.loads(text)["model"] == (hostile if len(hostile) < 500 else hostile[:500] + "..."), (
-                hostile
-            )
+            expected = hostile if len(hostile) < 500 else hostile[:500] + "..."
+            assert json.loads(text)["model"] == expected, hostile
 
 
 @pytest.mark.promise("S12")

@@ -601,11 +601,8 @@ async def test_an_id_that_is_not_known_is_looked_for_at_every_account() -> None:
         assert [each.account for each in fake.sent] == ["up/a", "up/b", "up/b"]
     async with gateway(NOT_FOUND, **BY_ID) as (app, fake):
         client = await call(app, "/v1/files/file-abc123", method="GET")
-        assert (client.status, message(client), len(fake.sent)) == (
-            404,
-            "No such File object: file-abc123",
-            2,
-        )
+        found = (client.status, message(client), len(fake.sent))
+        assert found == (404, "No such File object: file-abc123", 2)
         # Neither account is worse for that.
         assert (await call(app, "/v1/files", method="GET")).status == 404
 
@@ -654,10 +651,8 @@ async def test_the_requests_of_a_batch_lead_to_one_upstream(body: Any, expected:
         client = await call(app, "/v1/messages/batches", body, headers=MESSAGES)
         if isinstance(expected, dict):
             assert client.status == 200, client.body
-            assert (fake.sent[0].url, fake.sent[0].body) == (
-                "http://claude.test/v1/messages/batches",
-                expected,
-            )
+            found = (fake.sent[0].url, fake.sent[0].body)
+            assert found == ("http://claude.test/v1/messages/batches", expected)
             assert b'"params":{"model": ' in fake.sent[0].content  # the spaces are the client's
             return
         assert (client.status, expected[1] in message(client), fake.sent) == (expected[0], True, [])
@@ -761,10 +756,8 @@ async def test_a_cached_prompt_of_google_leads_back_to_its_account() -> None:
         client = await call(
             app, "/v1beta/files/abc:download?alt=media&key=private&%6Bey=private", method="GET"
         )
-        assert (client.status, fake.sent[-1].url) == (
-            200,
-            "http://goog.test/v1beta/files/abc:download?alt=media",
-        )
+        found = (client.status, fake.sent[-1].url)
+        assert found == (200, "http://goog.test/v1beta/files/abc:download?alt=media")
 
 
 @pytest.mark.parametrize("size", [3, 3 * len(FILE)])

@@ -122,9 +122,8 @@ def test_without_a_default_a_model_is_required_all_the_same() -> None:
         simple(ServerSettings(), {})
     assert (caught.value.status, caught.value.path) == (400, "/model")
     assert caught.value.code == "missing_required_parameter"
-    assert caught.value.message == (
-        "model is missing, and this gateway has no default: name one, or have server.default_model set"
-    )
+    expected = "model is missing, and this gateway has no default: name one, or have server.default_model set"
+    assert caught.value.message == expected
 
 
 STREAM_SETTINGS: list[dict[str, Any]] = [{}, {"stream": True}, {"stream": False}]
@@ -134,11 +133,8 @@ STREAM_SETTINGS: list[dict[str, Any]] = [{}, {"stream": True}, {"stream": False}
 def test_the_endpoint_decides_if_the_response_is_a_stream(endpoint: int, streams: bool) -> None:
     for requested in STREAM_SETTINGS:
         made = simple(ServerSettings(), {"model": "up/m", **requested}, endpoint)
-        assert (made.streams, made.context.request.stream, made.context.endpoint) == (
-            streams,
-            streams,
-            SIMPLE.endpoints[endpoint],
-        ), requested
+        found = (made.streams, made.context.request.stream, made.context.endpoint)
+        assert found == (streams, streams, SIMPLE.endpoints[endpoint]), requested
         assert json.loads(made.body).get("stream", False) is streams, requested
         assert ("accept", "text/event-stream" if streams else "application/json") in made.headers, requested
 

@@ -414,9 +414,8 @@ async def test_a_client_key_sees_its_own_figures_and_no_others() -> None:
         "budget": 9000.0, "budget_period": "total", "budget_spent": 3.0 * TOKENS,
         "budget_left": 9000.0 - 3.0 * TOKENS, "budget_starts_again": None,
     }  # fmt: skip
-    assert [[each[name] for name in red["group"]] for each in listed["keys"]] == [
-        [each[name] for name in red["group"]] for each in (red, blue, alone)
-    ]
+    found = [[each[name] for name in red["group"]] for each in listed["keys"]]
+    assert found == [[each[name] for name in red["group"]] for each in (red, blue, alone)]
     assert listed["groups"] == [red["group"]]
     assert [(row["group"], row["requests"]) for row in by_group["rows"]] == [("team", 3)]
     assert [(row["group"], row["key"], row["requests"]) for row in by_both["rows"]] == [
