@@ -71,9 +71,8 @@ def run_with_rows(directory: Path) -> dict[str, Any]:
         add_row(shapes, "from dragoman._ir.shape import (\n", imported)
     add_row(copy / "docs" / "fidelity" / "rows" / "openai_chat.txt", '"temperature": 0.5\n', PAGE_ROW)
     path = os.pathsep.join(str(each) for each in (copy / "sansio", copy / "docs", ROOT / "server"))
-    ran = subprocess.run(
-        [sys.executable, "-c", SCRIPT], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
-    )
+    env = {**os.environ, "PYTHONPATH": path}
+    ran = subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     found: dict[str, Any] = json.loads(ran.stdout)
     return found

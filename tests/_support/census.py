@@ -183,14 +183,8 @@ class _Run(logging.Handler):
         try:
             with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
                 listener.setblocking(False)
-                worker = _Worker(
-                    self._settings,
-                    Application(gateway),
-                    listener,
-                    ready.set,
-                    SignalMeanings(()),
-                    lambda _: None,
-                )
+                app = Application(gateway)
+                worker = _Worker(self._settings, app, listener, ready.set, SignalMeanings(()), lambda _: None)
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(worker.run)
                     await ready.wait()

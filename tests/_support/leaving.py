@@ -72,9 +72,8 @@ def play(conversation: Conversation, responses: Mapping[str, bytes] = MappingPro
     assert token is not None, request
     phase = token[1].decode()
     if phase == "waiting for an account":
-        conversation.send(
-            whole({"error": {"message": "slow down"}}, "429 Slow", f"retry-after: 3000\r\n{_CLOSE}")
-        )
+        error = {"message": "slow down"}
+        conversation.send(whole({"error": error}, "429 Slow", f"retry-after: 3000\r\n{_CLOSE}"))
         return
     if phase == "in a fallback" and b'"first"' in request:
         conversation.send(whole({"error": {"message": "broken"}}, "503 No", _CLOSE))

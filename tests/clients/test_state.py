@@ -167,9 +167,8 @@ def test_a_response_is_retrieved_and_deleted(client: openai.OpenAI, upstream: st
     assert refused.value.param == "previous_response_id"
     with pytest.raises(openai.BadRequestError, match="Cannot cancel"):
         client.responses.cancel(second.id)
-    third = client.responses.create(
-        model=f"{upstream}/echo", input="four", previous_response_id=second.id, store=False
-    )
+    model = f"{upstream}/echo"
+    third = client.responses.create(model=model, input="four", previous_response_id=second.id, store=False)
     assert third.usage.input_tokens == 2 + 2 + 1 + 1 + 1
     with pytest.raises(openai.NotFoundError):
         client.responses.retrieve(third.id)
@@ -178,9 +177,8 @@ def test_a_response_is_retrieved_and_deleted(client: openai.OpenAI, upstream: st
 @each_upstream_and_backend
 def test_a_stream_in_the_background_survives_its_client(client: openai.OpenAI, upstream: str) -> None:
     words = "one two three four five six"
-    with client.responses.create(
-        model=f"{upstream}/echo@20", input=words, background=True, stream=True
-    ) as stream:
+    model = f"{upstream}/echo@20"
+    with client.responses.create(model=model, input=words, background=True, stream=True) as stream:
         seen = [next(stream) for _ in range(5)]
     assert seen[0].type == "response.created"
     id = seen[0].response.id
@@ -251,9 +249,8 @@ def test_input_items_are_listed_page_by_page(client: openai.OpenAI) -> None:
 def test_an_item_reference(client: openai.OpenAI) -> None:
     first = client.responses.create(model="chat/echo", input="one two three")
     reference: Any = {"type": "item_reference", "id": first.output[0].id}
-    second = client.responses.create(
-        model="messages/echo", input=[reference, {"role": "user", "content": "end"}]
-    )
+    model = "messages/echo"
+    second = client.responses.create(model=model, input=[reference, {"role": "user", "content": "end"}])
     assert second.usage.input_tokens == 4
     reference["id"] = "msg_unknown"
     with pytest.raises(openai.NotFoundError):
@@ -267,9 +264,8 @@ def test_a_conversation_is_compacted(client: openai.OpenAI) -> None:
     assert compacted.usage.total_tokens > 0
     # The SDK types all messages of an output as the assistant's, and warns of the user's.
     output: Any = [item.to_dict(warnings=False) for item in compacted.output]
-    response = client.responses.create(
-        model="messages/reasoning", input=[*output, {"role": "user", "content": "Go on"}]
-    )
+    model = "messages/reasoning"
+    response = client.responses.create(model=model, input=[*output, {"role": "user", "content": "Go on"}])
     # One turn of the user, which the model repeats in full.
     assert "Summary of the conversation so far" in response.output_text
     assert response.output_text.endswith("Go on")
@@ -285,9 +281,8 @@ def test_a_killed_process_has_lost_nothing(simulator: Simulator, gateway: Gatewa
         with sync_sdk(running.url) as sdk:
             client = sdk.client(RESPONSES)
             assert client.responses.retrieve(first.id).output == first.output
-            second = client.responses.create(
-                model="messages/echo", input="three", previous_response_id=first.id
-            )
+            model = "messages/echo"
+            second = client.responses.create(model=model, input="three", previous_response_id=first.id)
             assert second.usage.input_tokens == 5
 
 
@@ -341,9 +336,8 @@ async def test_the_async_clients(url: str) -> None:
     client, claude = async_clients(url)
     async with client, claude:
         first = await client.responses.create(model="messages/echo", input="one two")
-        second = await client.responses.create(
-            model="messages/echo", input="three", previous_response_id=first.id
-        )
+        model = "messages/echo"
+        second = await client.responses.create(model=model, input="three", previous_response_id=first.id)
         assert second.usage.input_tokens == 5
         assert (await client.responses.retrieve(second.id)).output == second.output
         items = [item async for item in client.responses.input_items.list(second.id, limit=1)]

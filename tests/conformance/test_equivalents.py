@@ -29,9 +29,8 @@ COMPARISONS: list[tuple[dict[str, object], set[tuple[str, str]]]] = [
 def test_the_comparison(subtests: pytest.Subtests) -> None:
     for change, expected in COMPARISONS:
         with subtests.test(change=change):
-            equivalents = EquivalentRequests(
-                "case", "request", {CHAT: REQUEST, RESPONSES: {**TWIN, **change}}
-            )
+            bodies = {CHAT: REQUEST, RESPONSES: {**TWIN, **change}}
+            equivalents = EquivalentRequests("case", "request", bodies)
             found = {(each.place, each.side) for each in differences(equivalents) if each.target == RESPONSES}
             assert found == expected
 

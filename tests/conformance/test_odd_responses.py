@@ -35,9 +35,8 @@ def variants(value: Any) -> Any:
 
 
 def context(client: str) -> ResponseContext:
-    return ResponseContext(
-        Request(client, "m", (), {"model": "m", "input": "hi"}, stream=True), "abc", 1, "m"
-    )
+    request = Request(client, "m", (), {"model": "m", "input": "hi"}, stream=True)
+    return ResponseContext(request, "abc", 1, "m")
 
 
 @pytest.mark.parametrize("protocol", UPSTREAMS)

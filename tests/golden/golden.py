@@ -230,9 +230,8 @@ def fan_out_lines(
 def relay_lines(client: str, requested: Json, data: bytes, *, streams: bool) -> Lines:
     done = request(client, client, bytes_of(requested), "plain")
     context = done.response_context(id="x7", now=1_790_000_000, model="alias", signer=SIGNER)
-    return machine_lines(
-        client, Relay(protocol=UPSTREAMS[client], context=context, streams=streams), data, streams, sent=data
-    )
+    machine = Relay(protocol=UPSTREAMS[client], context=context, streams=streams)
+    return machine_lines(client, machine, data, streams, sent=data)
 
 
 def machine_lines(client: str, machine: Any, data: bytes, streams: bool, sent: bytes | None = None) -> Lines:

@@ -42,9 +42,8 @@ async def _lifespan(receive, send):
     await receive()
     if "CFG_FAIL" in os.environ:
         raise_from = os.environ["CFG_FAIL"]
-        await send(
-            {"type": "lifespan.startup.failed", "message": f"Traceback\n  line\nOSError: {raise_from}\n"}
-        )
+        message = f"Traceback\n  line\nOSError: {raise_from}\n"
+        await send({"type": "lifespan.startup.failed", "message": message})
         return
     if "CFG_HANG" in os.environ:
         print("hanging", file=sys.stderr, flush=True)

@@ -123,9 +123,8 @@ def shown(value: Any) -> str:
 
 
 def of_error(error: RemoteProtocolError | RequestRefused) -> str:
-    return (
-        "error " + " ".join(filter(None, (str(error.status), error.path, error.code))) + f": {error.message}"
-    )
+    words = (str(error.status), error.path, error.code)
+    return "error " + " ".join(filter(None, words)) + f": {error.message}"
 
 
 def frame_of(line: str, named: bool) -> Frame:

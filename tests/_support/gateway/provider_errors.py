@@ -162,9 +162,8 @@ def _limits() -> Iterator[Case]:
         message = LIMITS[protocol]["error"]["message"]
         yield Case("429", protocol, ErrorAction.COOL_DOWN, limited(protocol), message)
     message = "Provider returned error"
-    body: Json = {
-        "error": {"message": message, "code": 429, "metadata": {"raw": "is temporarily rate-limited"}}
-    }
+    error = {"message": message, "code": 429, "metadata": {"raw": "is temporarily rate-limited"}}
+    body: Json = {"error": error}
     yield Case("429 of openrouter", CHAT, ErrorAction.COOL_DOWN, error_response(429, body), message)
     message = "Your requests in westeurope have exceeded rate limit."
     body = {"error": {"code": "RateLimitReached", "message": message, "details": message}}

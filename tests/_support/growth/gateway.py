@@ -58,15 +58,13 @@ _RESPONSE = json.dumps(
 
 
 def _upstream(number: int = 0, **more: Any) -> UpstreamSettings:
-    return UpstreamSettings(
-        name=f"up{number}", protocol="openai_chat", base_url=f"http://10.0.0.1:{number + 1}/v1", **more
-    )
+    base_url = f"http://10.0.0.1:{number + 1}/v1"
+    return UpstreamSettings(name=f"up{number}", protocol="openai_chat", base_url=base_url, **more)
 
 
 def _body(model: str) -> bytes:
-    return json.dumps(
-        {"model": model, "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
-    ).encode()
+    messages = [{"role": "user", "content": "Hi"}]
+    return json.dumps({"model": model, "max_tokens": 9, "messages": messages}).encode()
 
 
 def _requests(settings: Settings, model: str = "up0/m") -> Work:

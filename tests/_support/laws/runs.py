@@ -45,9 +45,8 @@ def translated(client: str, upstream: str, body: Any) -> Outcome:
 def rewritten(protocol: str, body: Any) -> Outcome:
     """A request of the upstream's own protocol, fitted to one that takes no more than an unknown one does."""
     spec, rewrites = UPSTREAMS[protocol], Capabilities(relay="rewrite")
-    return _request(
-        RequestTranslator(client=spec, upstream=spec, capabilities=rewrites, max_fan_out=16), body
-    )
+    translator = RequestTranslator(client=spec, upstream=spec, capabilities=rewrites, max_fan_out=16)
+    return _request(translator, body)
 
 
 def _request(translator: RequestTranslator, body: Any) -> Outcome:

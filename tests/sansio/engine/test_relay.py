@@ -479,9 +479,8 @@ def test_a_whole_response_is_relayed_as_it_comes() -> None:
 
 
 def test_only_the_first_choice_has_the_stop_reason() -> None:
-    body = encode(
-        {"started": {"id": "i", "model": "m"}, "blocks": [], "stops": [{"reason": "max_tokens", "choice": 1}]}
-    )
+    stops = [{"reason": "max_tokens", "choice": 1}]
+    body = encode({"started": {"id": "i", "model": "m"}, "blocks": [], "stops": stops})
     _, machine = relayed([body], streams=False)
     assert (machine.stop_reason, machine.upstream_id) == (None, "i")
 

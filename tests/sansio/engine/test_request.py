@@ -272,9 +272,8 @@ def test_a_repaired_request_stays_in_its_protocol() -> None:
 
 def test_a_translation_ignores_the_relay_setting() -> None:
     body = request_body(new_field=1)
-    out = RequestTranslator(
-        client=CLIENT, upstream=UPSTREAM, capabilities=Capabilities(relay="rewrite")
-    ).translate(body)
+    capabilities = Capabilities(relay="rewrite")
+    out = RequestTranslator(client=CLIENT, upstream=UPSTREAM, capabilities=capabilities).translate(body)
     found = (out.relayed, out.rewritten, losses_of(out.losses))
     assert found == (False, False, [(LossCode.UNKNOWN_FIELD, "/new_field")])
 

@@ -154,9 +154,8 @@ def test_a_failure_is_no_content() -> None:
 
 def test_an_unknown_field_of_the_first_event_is_not_content() -> None:
     translator = machine()
-    translator.receive_data(
-        stream_of([STARTED, Opaque("toy", "message", {"new": 1}, "/new", round_trip=False)])
-    )
+    events = [STARTED, Opaque("toy", "message", {"new": 1}, "/new", round_trip=False)]
+    translator.receive_data(stream_of(events))
     assert not translator.committed
     translator.receive_data(frame_of(Opaque("toy", "item", {"new": 1}, "/items/0")))
     assert translator.committed

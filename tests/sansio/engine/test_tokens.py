@@ -118,9 +118,8 @@ def test_parts(subtests: pytest.Subtests) -> None:
 
 def test_each_message_has_a_frame() -> None:
     one = request(Text("ab"), Text("cd"))
-    two = Request(
-        protocol="p", model="m", messages=(Message("user", (Text("ab"),)), Message("user", (Text("cd"),)))
-    )
+    messages = (Message("user", (Text("ab"),)), Message("user", (Text("cd"),)))
+    two = Request(protocol="p", model="m", messages=messages)
     assert estimate_tokens(two) - estimate_tokens(one) == 4
 
 

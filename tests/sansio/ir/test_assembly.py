@@ -145,9 +145,8 @@ def test_choices_stop_each() -> None:
 
 def test_after_a_failure_open_blocks_are_incomplete() -> None:
     assembled = folded(STARTED, start_of(BlockKind.TEXT), TextDelta(0, "a"), Failed(ERROR))
-    assert assembled == AssembledResponse(
-        STARTED, (AssembledBlock(0, BlockKind.TEXT, "a", complete=False),), (), Usage(), ERROR
-    )
+    blocks = (AssembledBlock(0, BlockKind.TEXT, "a", complete=False),)
+    assert assembled == AssembledResponse(STARTED, blocks, (), Usage(), ERROR)
 
 
 def test_finished() -> None:

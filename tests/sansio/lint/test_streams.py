@@ -227,9 +227,8 @@ def test_annotations_are_repeated_in_the_part() -> None:
 def test_an_open_item_may_be_incomplete_in_a_failed_response() -> None:
     def fail(payloads: list[Any]) -> None:
         item = {**payloads[8]["item"], "status": "incomplete"}
-        failed = s.response(
-            "failed", error={"code": "server_error", "message": "gone"}, output=[payloads[7]["item"], item]
-        )
+        error = {"code": "server_error", "message": "gone"}
+        failed = s.response("failed", error=error, output=[payloads[7]["item"], item])
         payloads[9:] = [{"type": "response.failed", "response": failed}]
 
     assert found(RESPONSES, fail) == []

@@ -37,9 +37,8 @@ def fitted(
     *messages: Message, has: frozenset[str] = BOTH, refuses: frozenset[str] = frozenset()
 ) -> tuple[tuple[Message, ...], list[tuple[str, str]]]:
     ledger, request = Ledger(), Request("client", "m", messages)
-    context = pass_context(
-        request, ledger, Capabilities(refuses=refuses), upstream=toy("another", message_members=has)
-    )
+    capabilities = Capabilities(refuses=refuses)
+    context = pass_context(request, ledger, capabilities, upstream=toy("another", message_members=has))
     out = fit_message_members(request, context)
     assert (out is request) is (out.messages == messages)
     return out.messages, [(loss.code.value, loss.path) for loss in ledger]

@@ -56,9 +56,8 @@ CONTAINERS: list[tuple[str, Callable[[int], bytes], int, str]] = [
 )
 def test_containers(text: Callable[[int], bytes], most: int, path: str) -> None:
     decode_object(text(most), "the body")
-    with pytest.raises(
-        RemoteProtocolError, match=f"has {most + 1} .*; at most {most} are accepted"
-    ) as refused:
+    match = f"has {most + 1} .*; at most {most} are accepted"
+    with pytest.raises(RemoteProtocolError, match=match) as refused:
         decode_object(text(most + 1), "the body")
     assert (refused.value.status, refused.value.path, refused.value.code) == (400, path, "limit_exceeded")
 

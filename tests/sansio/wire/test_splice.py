@@ -52,13 +52,8 @@ def test_fields_are_exact_bytes(extra: bytes) -> None:
     )
     fields = {key: bytes(raw).strip() for key, raw in peek(body).fields.items()}
     fields.pop("x", None)
-    assert fields == {
-        "model": b'"m"',
-        "n": b"1.50e+1",
-        "o": b'{"a" : [1, {"b":","}]}',
-        "e": b'"\\u00e9"',
-        "z": b"[]",
-    }
+    o = b'{"a" : [1, {"b":","}]}'
+    assert fields == {"model": b'"m"', "n": b"1.50e+1", "o": o, "e": b'"\\u00e9"', "z": b"[]"}
 
 
 REFUSED: dict[str, tuple[bytes, str, str]] = {

@@ -357,9 +357,8 @@ async def test_what_a_gateway_had_reserved_that_was_killed_is_free_again_later(p
         clock.now = NOON + seconds
         assert await spent_by(other, key) == 1.5
         # It may be free again soon, so this is not the refusal of a budget that is spent.
-        with pytest.raises(
-            ClientRefused, match="of the client key red is reserved for its requests"
-        ) as refused:
+        match = "of the client key red is reserved for its requests"
+        with pytest.raises(ClientRefused, match=match) as refused:
             await other.admit(key, 0.5)
         assert (refused.value.status, refused.value.code) == (429, "rate_limit_exceeded")
     clock.now = NOON + 2 * LEASE_S

@@ -152,9 +152,8 @@ async def test_every_endpoint_with_a_model_checks_the_models_of_the_key() -> Non
 
 
 async def test_the_list_has_only_the_models_of_the_key() -> None:
-    gateway = scripted(
-        CHAT, keys={"red": {"models": ("fa*",)}, "blue": {}}, models={"fast": "up/m", "slow": "up/n"}
-    )
+    keys = {"red": {"models": ("fa*",)}, "blue": {}}
+    gateway = scripted(CHAT, keys=keys, models={"fast": "up/m", "slow": "up/n"})
     async with gateway.app.lifespan():
         red = json.loads((await gateway.call("/v1/models", None, key="red", method="GET")).body)
         blue = json.loads((await gateway.call("/v1/models", None, key="blue", method="GET")).body)
@@ -175,9 +174,8 @@ async def test_a_refused_request_is_not_sent() -> None:
     spec = gateway.gateway.protocols[CHAT]
     endpoint = Forgetful(gateway.gateway, spec, spec.endpoints[0])
     client = FakeClient(json.dumps(request_body(CHAT)).encode())
-    await endpoint(
-        {"type": "http", "method": "POST", "path": "/x", "headers": []}, client.receive, client.send
-    )
+    request = {"type": "http", "method": "POST", "path": "/x", "headers": []}
+    await endpoint(request, client.receive, client.send)
     assert client.status == 500
     assert gateway.upstreams.sent == []
 

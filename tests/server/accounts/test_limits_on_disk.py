@@ -23,9 +23,8 @@ PRICES = (Price(model="*", input=100_000.0, output=175_000.0),)
 
 async def statuses(file: Path, limits: dict[str, object], clock: Clock, count: int) -> list[int | None]:
     """Return the statuses of one gateway from its start to its end."""
-    gateway = scripted(
-        CHAT, keys={"red": limits}, prices=PRICES, store=SQLiteAccountStore(str(file)), clock=clock
-    )
+    store = SQLiteAccountStore(str(file))
+    gateway = scripted(CHAT, keys={"red": limits}, prices=PRICES, store=store, clock=clock)
     async with gateway.app.lifespan():
         return [(await gateway.request()).status for _ in range(count)]
 

@@ -545,10 +545,8 @@ async def test_a_server_that_hangs_is_detected(server: ValkeyServer) -> None:
 async def test_the_server_is_killed_and_restarted_and_every_request_gets_a_response(
     server: ValkeyServer,
 ) -> None:
-    store, plain = (
-        ResilientStore(ValkeyAccountStore(server.url), MemoryAccountStore()),
-        ValkeyAccountStore(server.url),
-    )
+    local = MemoryAccountStore()
+    store, plain = (ResilientStore(ValkeyAccountStore(server.url), local), ValkeyAccountStore(server.url))
     times: list[float] = []
     limited = Candidate("up/limited", max_concurrent_requests=1)
     cooling = Candidate("up/cooling")

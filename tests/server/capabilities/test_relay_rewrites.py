@@ -230,9 +230,8 @@ def test_openais_newest_get_no_effort_beside_tools_from_chat_clients() -> None:
 
 async def test_a_rewritten_upstream_counts_tokens() -> None:
     """The request has the fields of its endpoint for counts, and its response is not rewritten."""
-    gateway = scripted(
-        MESSAGES, whole({"input_tokens": 42}), upstream={"relay": "rewrite", "counts_tokens": True}
-    )
+    upstream = {"relay": "rewrite", "counts_tokens": True}
+    gateway = scripted(MESSAGES, whole({"input_tokens": 42}), upstream=upstream)
     requested = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0.5}
     client = await gateway.call("/v1/messages/count_tokens", requested)
     assert (client.status, json.loads(client.body)) == (200, {"input_tokens": 42})

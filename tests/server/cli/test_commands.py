@@ -130,11 +130,8 @@ def banner_of(lines: list[str]) -> list[str]:
             case _:
                 text += {"$LOCAL": LOCAL, "$UPSTREAMS": upstreams(5)}.get(line, line + "\n")
     Path("dragoman.toml").write_text(text)
-    out = list(
-        banner(
-            load(environ=environ), BoundAddress("http", host, 8080, "trio"), "1.2.3", MappingProxyType(lists)
-        )
-    )
+    listening = BoundAddress("http", host, 8080, "trio")
+    out = list(banner(load(environ=environ), listening, "1.2.3", MappingProxyType(lists)))
     assert out[-1] == click.style(click.unstyle(out[-1]), bold=True)
     *shown, documentation, listens = [click.unstyle(line) for line in out]
     assert Path(documentation.removeprefix("Documentation: ")).is_file()

@@ -132,9 +132,8 @@ def test_a_prefix_that_the_gateway_changed_is_an_error(tmp_path: Path) -> None:
 
 
 def test_another_upstream_has_another_cache(tmp_path: Path) -> None:
-    result = lint_cache(
-        tmp_path, recording(1, [HI]), recording(2, [HI, YO, MORE], upstream="b"), options=("--json",)
-    )
+    turns = [HI, YO, MORE]
+    result = lint_cache(tmp_path, recording(1, [HI]), recording(2, turns, upstream="b"), options=("--json",))
     found = json.loads(result.stdout)
     assert (result.exit_code, found["severity"], found["by"], found["pointer"]) == (1, "error", "gateway", "")
 

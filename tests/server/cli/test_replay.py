@@ -189,9 +189,8 @@ def test_a_value_that_is_missing_now_is_shrunk(tmp_path: Path) -> None:
     assert isinstance(chunks[2], dict)
     chunks[2]["provider"] = "a-provider-nobody-knows"
     recording = recording_of(upstream=samples.render(oracle.CHAT, chunks))
-    recording = replaced('"stop_sequence":null', '"stop_sequence":null,"provider":"a-provider-nobody-knows"')(
-        recording
-    )
+    new = '"stop_sequence":null,"provider":"a-provider-nobody-knows"'
+    recording = replaced('"stop_sequence":null', new)(recording)
     run(tmp_path, recording, "--minimize")
     kept = joined(load(tmp_path / "r.min.json").attempts[0].pieces)
     assert b"a-provider-nobody-knows" in kept

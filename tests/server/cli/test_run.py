@@ -127,9 +127,8 @@ def test_a_program_gets_a_gateway_of_its_own_that_ends_with_it(tmp_path: Path) -
 
 
 def test_a_gateway_of_its_own_has_one_key() -> None:
-    assert not private_settings(
-        Settings(server=ServerSettings(stored_keys=True, secret=Secret("s" * 32)))
-    ).needs_keys
+    settings = Settings(server=ServerSettings(stored_keys=True, secret=Secret("s" * 32)))
+    assert not private_settings(settings).needs_keys
 
 
 def test_the_environment_is_the_users_and_what_the_sdks_need(tmp_path: Path) -> None:

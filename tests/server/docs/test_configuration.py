@@ -48,14 +48,8 @@ def test_there_are_examples() -> None:
 
 
 def problems(schema: Any, value: Any, place: str = "") -> list[str]:
-    kinds = {
-        "object": dict,
-        "array": list,
-        "string": str,
-        "boolean": bool,
-        "integer": int,
-        "number": (int, float),
-    }
+    number = (int, float)
+    kinds = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": number}
     found = []
     if "type" in schema and not isinstance(value, kinds[schema["type"]]):
         return [f"{place}: no {schema['type']}"]

@@ -179,10 +179,8 @@ async def test_a_parallel_attempt_is_marked() -> None:
     hedged = structs.replace(SETTINGS.upstreams[0], hedge_s=1.0)
     slow = replace(ANSWER, connect=[Sleep(5)])
     settings = structs.replace(SETTINGS, upstreams=(hedged,))
-    async with (
-        serving(slow, ANSWER, settings=settings) as app,
-        reading(app, "type=request.attempt") as client,
-    ):
+    query = "type=request.attempt"
+    async with serving(slow, ANSWER, settings=settings) as app, reading(app, query) as client:
         await chat(app)
     assert [event["hedge"] for _, event in events_of(client)[1:]] == [False, True]
 
@@ -555,9 +553,10 @@ async def test_a_stop_and_a_reload_end_it_within_250_ms(pace: float) -> None:
                 await anyio.sleep(40.0)
                 began = anyio.current_time()
                 if reason == "reloaded":
+                    admin_key = Secret("x" * 40)
                     await app.reload(
                         structs.replace(
-                            SETTINGS, server=structs.replace(SETTINGS.server, admin_key=Secret("x" * 40))
+                            SETTINGS, server=structs.replace(SETTINGS.server, admin_key=admin_key)
                         )
                     )
                     await app.reload(SETTINGS)

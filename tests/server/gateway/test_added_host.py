@@ -76,9 +76,8 @@ class Signer:
         if account.api_key is None:
             raise UpstreamUnreachable("there is nothing to sign with")
         digest = signature(call.content, account.api_key.reveal(), str(self.tokens))
-        return structs.replace(
-            call, headers=[*call.headers, ("x-token", str(self.tokens)), ("x-signature", digest)]
-        )
+        headers = [*call.headers, ("x-token", str(self.tokens)), ("x-signature", digest)]
+        return structs.replace(call, headers=headers)
 
 
 def signature(content: bytes | None, key: str, token: str) -> str:

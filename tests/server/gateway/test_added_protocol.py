@@ -95,9 +95,8 @@ async def test_an_upstream_of_the_protocol_is_relayed(stream: bool) -> None:
 
 async def test_clients_of_other_protocols_reach_it() -> None:
     app, fake = app_of("toy", TOY_STREAM)
-    client = await call(
-        app, "/v1/chat/completions", {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]}
-    )
+    messages = [{"role": "user", "content": "Hi"}]
+    client = await call(app, "/v1/chat/completions", {"model": "up/m", "messages": messages})
     assert json.loads(client.body)["choices"][0]["message"]["content"] == "Hello"
     assert json.loads(fake.content)["messages"][0]["parts"] == [{"t": "text", "text": "Hi"}]
 

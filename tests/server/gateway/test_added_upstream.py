@@ -150,11 +150,9 @@ async def test_its_clients_get_a_list_in_its_form(tmp_path: Path, path: str, hea
         token = json.loads(page.body)["nextPageToken"]
         rest = await call(app, f"{path}{sign}pageToken={token}", {}, method="GET", headers=headers)
         wrong = await call(app, f"{path}{sign}pageToken=nothing", {}, method="GET", headers=headers)
-    ball = {
-        "name": "models/up/ball",
-        "displayName": "up/ball",
-        "supportedGenerationMethods": ["generateContent", "countTokens"],
-    }
+    name = "models/up/ball"
+    supportedGenerationMethods = ["generateContent", "countTokens"]
+    ball = {"name": name, "displayName": "up/ball", "supportedGenerationMethods": supportedGenerationMethods}
     assert json.loads(one.body) == ball
     listed = json.loads(client.body)["models"]
     assert ball in listed
@@ -303,9 +301,8 @@ async def test_its_capabilities_are_settings_of_its_upstreams(tmp_path: Path) ->
         file.write_text(CONFIGURATION.replace("[[upstreams]]", "[[upstreams]]\n" + more))
         settings = load(environ={}, path=str(file), protocols=protocols).settings
         toys = Toys()
-        app = create_app(
-            settings, client=UpstreamClient(transport=httpx2.MockTransport(toys)), protocols=protocols
-        )
+        client = UpstreamClient(transport=httpx2.MockTransport(toys))
+        app = create_app(settings, client=client, protocols=protocols)
         async with app.lifespan():
             await call(app, "/v1/chat/completions", CHAT_REQUEST)
         return json.loads(toys.last.content)

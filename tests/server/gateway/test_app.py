@@ -53,9 +53,8 @@ class BrokenUpstreams(OneResponse):
 
 
 def settings_of(protocol: str = CHAT, **server: Any) -> Settings:
-    upstream = UpstreamSettings(
-        name="up", protocol=protocol, base_url="http://127.0.0.1:9/v1", api_key=Secret(UPSTREAM_KEY)
-    )
+    base_url = "http://127.0.0.1:9/v1"
+    upstream = UpstreamSettings(name="up", protocol=protocol, base_url=base_url, api_key=Secret(UPSTREAM_KEY))
     other = UpstreamSettings(name="other", protocol=CHAT, base_url="http://127.0.0.1:9/v1", models=("one",))
     return Settings(server=ServerSettings(**server), upstreams=(upstream, other))
 

@@ -115,9 +115,8 @@ async def test_lists_of_models_are_fetched_again_only_for_upstreams_that_changed
     app = create_app(settings, client=upstreams)
     async with app.lifespan():
         await call(app, "/v1/models", b"", "GET")
-        await app.reload(
-            replace(settings, upstreams=(listed, replace(other, base_url="http://moved.test/v1")))
-        )
+        base_url = "http://moved.test/v1"
+        await app.reload(replace(settings, upstreams=(listed, replace(other, base_url=base_url))))
         found = json.loads((await call(app, "/v1/models", b"", "GET")).body)["data"]
     assert {"up/m1", "other/m1"} <= {model["id"] for model in found}
     fetched = [sent.url.split("/")[2] for sent in upstreams.sent]
@@ -132,9 +131,8 @@ async def test_the_operator_reloads_and_gets_the_result() -> None:
 
     async def reload() -> ReloadResult:
         await app.reload(settings_of("two"))
-        return ReloadResult(
-            warnings=("mind this",), needs_restart=("server.port",), changes=("upstreams: 1 -> 2 (with two)",)
-        )
+        changes = ("upstreams: 1 -> 2 (with two)",)
+        return ReloadResult(warnings=("mind this",), needs_restart=("server.port",), changes=changes)
 
     app.reloader = reload
     async with app.lifespan():
@@ -191,9 +189,8 @@ async def test_it_is_ready_from_its_start_to_its_stop() -> None:
 
 async def test_it_is_not_ready_without_any_usable_account() -> None:
     spare = UpstreamSettings(name="spare", protocol=CHAT, base_url="http://spare.test/v1")
-    app = create_app(
-        replace(settings_of(), upstreams=(*settings_of().upstreams, spare)), client=FakeUpstreams(WHOLE)
-    )
+    client = FakeUpstreams(WHOLE)
+    app = create_app(replace(settings_of(), upstreams=(*settings_of().upstreams, spare)), client=client)
     gateway = app._served.gateway
     gateway.pool.clock = lambda: 1000.0
     async with app.lifespan():

@@ -35,9 +35,8 @@ LOSSY: dict[str, Any] = {
 
 async def test_losses_of_a_whole_response_are_in_the_header_too() -> None:
     response = chat_response({"content": "Hello"})
-    response["choices"][0]["logprobs"] = {
-        "content": [{"token": "Hello", "logprob": -0.5, "bytes": None, "top_logprobs": []}]
-    }
+    content = [{"token": "Hello", "logprob": -0.5, "bytes": None, "top_logprobs": []}]
+    response["choices"][0]["logprobs"] = {"content": content}
     body = {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
     client = await scripted(CHAT, whole(response)).call(PATHS[MESSAGES], body)
     assert re.fullmatch("1; dropped=answer:/.*/logprobs", client.headers["dragoman-loss"])

@@ -347,9 +347,8 @@ def test_commands_show_nothing(
 
 @pytest.mark.promise("S3")
 def test_the_credentials_of_a_proxy_of_the_environment_are_masked() -> None:
-    loaded = load(
-        environ={"HTTPS_PROXY": "http://me:canary-of-the-proxy@proxy.test:1", "OPENAI_API_KEY": "sk-1"}
-    )
+    environ = {"HTTPS_PROXY": "http://me:canary-of-the-proxy@proxy.test:1", "OPENAI_API_KEY": "sk-1"}
+    loaded = load(environ=environ)
     found = loaded.settings.mask("by http://me:canary-of-the-proxy@proxy.test:1, canary-of-the-proxy")
     assert found == "by ****, ****"
     assert "canary" not in repr(loaded.settings)

@@ -185,9 +185,8 @@ async def test_the_metrics_are_the_usage_of_a_stream_that_has_none() -> None:
         client = await invoked(b"".join(map(chunk, [START, *TEXT, END[0], delta])) + end)
         *_, found, stop = [json.loads(frame.data) for frame in SSEParser().receive_data(client.body)]
         assert (found, stop) == ({**delta, **counted}, END[-1])
-    down = message(
-        {"message": "Down"}, exception_type="serviceUnavailableException", message_type="exception"
-    )
+    exception_type = "serviceUnavailableException"
+    down = message({"message": "Down"}, exception_type=exception_type, message_type="exception")
     client = await invoked(b"".join(map(chunk, [START, *TEXT, END[0], delta])) + down)
     kinds = [frame.event for frame in SSEParser().receive_data(client.body)]
     assert kinds[-2:] == [b"message_delta", b"error"]
@@ -259,14 +258,12 @@ async def test_what_was_signed_is_not_told_to_the_client() -> None:
 @pytest.mark.anyio
 async def test_the_address_of_a_resource_is_not_told() -> None:
     def respond(request: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(
-            400, json={"error": {"message": f"https://{request.url.host} refuses {request.url.host}"}}
-        )
+        error = {"message": f"https://{request.url.host} refuses {request.url.host}"}
+        return httpx2.Response(400, json={"error": error})
 
     up = replace(INVOKE, host="auto", base_url="https://the-resource.services.ai.azure.com/anthropic")
-    app = create_app(
-        Settings(upstreams=(up,)), client=UpstreamClient(transport=httpx2.MockTransport(respond))
-    )
+    transport = httpx2.MockTransport(respond)
+    app = create_app(Settings(upstreams=(up,)), client=UpstreamClient(transport=transport))
     async with app.lifespan():
         client = await call(app, "/v1/messages", ASK)
     assert json.loads(client.body)["error"]["message"] == 'upstream "up" refuses its host'
@@ -330,9 +327,8 @@ async def test_bedrock_counts_tokens(path: str, more: Any, asked: Any, counted: 
         else {"model": "up/us.anthropic.claude-x", "messages": HI, **more}
     )
     up = replace(INVOKE, counts_tokens=True)
-    app = create_app(
-        Settings(upstreams=(up,)), client=UpstreamClient(transport=httpx2.MockTransport(respond))
-    )
+    client = UpstreamClient(transport=httpx2.MockTransport(respond))
+    app = create_app(Settings(upstreams=(up,)), client=client)
     async with app.lifespan():
         first, second = [await call(app, path, body) for _ in range(2)]
     assert json.loads(first.body) == counted

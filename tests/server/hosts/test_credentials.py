@@ -86,9 +86,8 @@ class Library:
             if self.fails is not None:
                 raise self.fails
             self.fetched += 1
-            return FoundCredential(
-                f"toy {identity}", self.now + 3600, [("authorization", f"Bearer {self.word}{self.fetched}")]
-            )
+            headers = [("authorization", f"Bearer {self.word}{self.fetched}")]
+            return FoundCredential(f"toy {identity}", self.now + 3600, headers)
 
         return fetch
 
@@ -271,9 +270,8 @@ async def test_an_error_that_quotes_a_token_is_told_without_it(
 
 async def test_a_key_or_a_header_of_the_settings_is_used_as_it_is(library: Library) -> None:
     call = UpstreamCall("POST", VERTEX, [("authorization", "of the settings")], b"{}")
-    with_header = UpstreamSettings(
-        name="up", protocol=MESSAGES.name, base_url=VERTEX, headers={"authorization": Secret("x")}
-    )
+    headers = {"authorization": Secret("x")}
+    with_header = UpstreamSettings(name="up", protocol=MESSAGES.name, base_url=VERTEX, headers=headers)
     account = AccountSettings(upstream="up", name="a")
     assert (await authorize_cloud_call(call, with_header, MESSAGES, account, NOON)).headers == call.headers
     plain = UpstreamSettings(name="up", protocol=MESSAGES.name, base_url=VERTEX)
@@ -305,12 +303,9 @@ def bedrock(**settings: Any) -> UpstreamSettings:
 
 
 async def test_the_signature_of_the_vector(aws: None) -> None:
-    call = UpstreamCall(
-        "POST",
-        f"{RUNTIME}/model/us.anthropic.claude-sonnet-5-v1:0/invoke",
-        [("content-type", "application/json"), ("accept", "application/json"), ("connection", "close")],
-        b'{"max_tokens":1}',
-    )
+    url = f"{RUNTIME}/model/us.anthropic.claude-sonnet-5-v1:0/invoke"
+    headers = [("content-type", "application/json"), ("accept", "application/json"), ("connection", "close")]
+    call = UpstreamCall("POST", url, headers, b'{"max_tokens":1}')
     account = AccountSettings(upstream="up", name="a")
     signed = await authorize_cloud_call(call, bedrock(), MESSAGES, account, NOON)
     assert signed == structs.replace(
@@ -375,9 +370,8 @@ async def test_what_is_sent_is_signed_anew_each_time(
         assert is_signed(request, service, region, token)
         if "top_k" in json.loads(request.content):
             error = {"message": "top_k: Extra inputs are not permitted"}
-            return httpx2.Response(
-                400, json=error, headers={"x-amzn-ErrorType": "ValidationException:http://x"}
-            )
+            headers = {"x-amzn-ErrorType": "ValidationException:http://x"}
+            return httpx2.Response(400, json=error, headers=headers)
         return httpx2.Response(200, json=SAID)
 
     transport = httpx2.MockTransport(respond)
@@ -410,9 +404,8 @@ async def test_an_identity_of_aws_is_a_profile(
         "[team]\naws_access_key_id = AKIDTEAM\naws_secret_access_key = s\naws_session_token = t\n"
     )
     account = AccountSettings(upstream="up", name="a", identity="team")
-    signed = await authorize_cloud_call(
-        UpstreamCall("POST", RUNTIME, (), b"{}"), bedrock(), MESSAGES, account, NOON
-    )
+    call = UpstreamCall("POST", RUNTIME, (), b"{}")
+    signed = await authorize_cloud_call(call, bedrock(), MESSAGES, account, NOON)
     headers = dict(signed.headers)
     assert ("=AKIDTEAM/" in headers["authorization"], headers["x-amz-security-token"]) == (True, "t")
 
@@ -456,9 +449,8 @@ async def test_an_expired_session_is_looked_up_again(
         file.write_text(f"{profile}second\n")
         if tokens[-1] == "second":
             return httpx2.Response(200, json=SAID)
-        return httpx2.Response(
-            403, json={"message": "x"}, headers={"x-amzn-ErrorType": "ExpiredTokenException"}
-        )
+        headers = {"x-amzn-ErrorType": "ExpiredTokenException"}
+        return httpx2.Response(403, json={"message": "x"}, headers=headers)
 
     client = UpstreamClient(transport=httpx2.MockTransport(respond))
     app = create_app(Settings(upstreams=(bedrock(),)), client=client)
@@ -576,18 +568,16 @@ async def test_google_gives_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 async def test_the_server_of_tokens_may_not_redirect(tmp_path: Path) -> None:
     with TokenServer() as server:
         server.redirect = f"{server.url}/elsewhere"
-        credential = Credential(
-            CREDENTIAL_LIBRARIES["vertex"], service_account(tmp_path, f"{server.url}/token"), "s"
-        )
+        token_uri = f"{server.url}/token"
+        credential = Credential(CREDENTIAL_LIBRARIES["vertex"], service_account(tmp_path, token_uri), "s")
         with pytest.raises(HostError, match=r"^google-auth has no credentials for it: RefreshError$"):
             await credential.get(time.time())
         assert {path for path, _, _ in server.requests} == {"/token"}
 
 
 async def test_google_that_does_not_answer(tmp_path: Path) -> None:
-    credential = Credential(
-        CREDENTIAL_LIBRARIES["vertex"], service_account(tmp_path, "http://127.0.0.1:9/token"), "s"
-    )
+    token_uri = "http://127.0.0.1:9/token"
+    credential = Credential(CREDENTIAL_LIBRARIES["vertex"], service_account(tmp_path, token_uri), "s")
     with pytest.raises(HostError, match=r"^google-auth has no credentials for it: TransportError$"):
         await credential.get(time.time())
 
@@ -598,9 +588,8 @@ async def test_azure_gives_a_token_of_a_managed_identity(monkeypatch: pytest.Mon
     with TokenServer() as server:
         monkeypatch.setenv("IDENTITY_ENDPOINT", f"{server.url}/msi")
         monkeypatch.setenv("IDENTITY_HEADER", "h")
-        found = await Credential(
-            CREDENTIAL_LIBRARIES["azure"], "the-client-id", "https://ai.azure.com/.default"
-        ).get(time.time())
+        scope = "https://ai.azure.com/.default"
+        found = await Credential(CREDENTIAL_LIBRARIES["azure"], "the-client-id", scope).get(time.time())
         assert found.headers == [("authorization", "Bearer the-token")]
         assert found.source == "azure-identity: ManagedIdentityCredential"
         assert found.until is not None

@@ -59,9 +59,8 @@ def signed(
     path, _, query = sent.url.removeprefix("http://127.0.0.1:8080").partition("?")
     names = {name.lower(): value for name, value in sent.headers.items()}
     names = {name: value.decode() if isinstance(value, bytes) else value for name, value in names.items()}
-    scope = http_scope(
-        unquote(path), method, {"host": "127.0.0.1:8080", **names}, query_string=query.encode()
-    )
+    host = "127.0.0.1:8080"
+    scope = http_scope(unquote(path), method, {"host": host, **names}, query_string=query.encode())
     return {**scope, "raw_path": path.encode()}
 
 

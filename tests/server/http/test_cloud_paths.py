@@ -61,9 +61,8 @@ def respond(request: httpx2.Request) -> httpx2.Response:
         broken = BROKEN.get(body["model"])
         events = EVENTS if broken is None else [*EVENTS[:3], broken]
         return httpx2.Response(200, content=stream(events), headers={"content-type": "text/event-stream"})
-    return httpx2.Response(
-        200, json=WHOLE.get(request.url.path, {"candidates": [{"content": {"parts": []}}]})
-    )
+    candidates = [{"content": {"parts": []}}]
+    return httpx2.Response(200, json=WHOLE.get(request.url.path, {"candidates": candidates}))
 
 
 def shown(body: bytes, media_type: str) -> Iterator[str]:
@@ -89,9 +88,8 @@ def asked(
 
     async def ask() -> Any:
         transport = httpx2.MockTransport(lambda request: requests.append(request) or respond(request))
-        app = create_app(
-            Settings(upstreams=(upstream,), models={"*": "up/*"}), client=UpstreamClient(transport=transport)
-        )
+        settings = Settings(upstreams=(upstream,), models={"*": "up/*"})
+        app = create_app(settings, client=UpstreamClient(transport=transport))
         async with app.lifespan():
             return await call(app, path, body, headers=headers, **scope)
 

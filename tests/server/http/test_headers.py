@@ -101,9 +101,8 @@ def test_client_headers_that_are_forwarded(protocol: str) -> None:
     for client in PROTOCOL_NAMES:
         for name, protocols in REQUEST_HEADERS.items():
             passes = protocol == client and protocol in protocols
-            assert (sent(protocol, client, {name: "of the client"}).get(name) == "of the client") is passes, (
-                name
-            )
+            client_headers = {name: "of the client"}
+            assert (sent(protocol, client, client_headers).get(name) == "of the client") is passes, name
 
 
 AUTH_HEADERS: list[tuple[str, str, str, str]] = [

@@ -343,10 +343,8 @@ async def test_the_usage_of_a_stream_is_in_one_of_its_last_events(record: Any) -
 
 async def test_an_answer_without_usage_is_estimated_by_its_request(record: Any) -> None:
     prices = (Price(model="up/*", input=1.0, output=1000.0),)
-    async with gateway(Script([bytes(90_000)], headers=[("content-type", "audio/mpeg")]), prices=prices) as (
-        app,
-        _,
-    ):
+    headers = [("content-type", "audio/mpeg")]
+    async with gateway(Script([bytes(90_000)], headers=headers), prices=prices) as (app, _):
         await call(app, "/v1/audio/speech", b'{"model":"up/m","input":"%b"}' % (b"x" * 4000))
     assert (record()["input_tokens"], record()["output_tokens"], record()["estimated"]) == (1006, 0, True)
 
@@ -455,9 +453,8 @@ async def test_what_was_sent_while_it_arrived_is_not_sent_again() -> None:
     accounts = (AccountSettings(upstream="up", name="a"), AccountSettings(upstream="up", name="b"))
     for file, attempts in ((FILE, 1), (b"x", 2)):
         async with gateway(LIMIT, Script([b"{}"], headers=JSON_TYPE), accounts=accounts) as (app, fake):
-            await send(
-                app, "/v1/images/edits", FakeClient(pieces(form(b"emb", file=file))), content_type=FORM
-            )
+            path = "/v1/images/edits"
+            await send(app, path, FakeClient(pieces(form(b"emb", file=file))), content_type=FORM)
             assert len(fake.sent) == attempts
 
 
@@ -515,9 +512,8 @@ BY_ID = {"upstreams": keyless(*BOTH), "accounts": TWO, "endpoints": FILES}
 
 
 def answer(body: bytes, content_type: str = "application/json") -> Script:
-    return Script(
-        [body[:9], body[9:]], headers=[("content-type", content_type), ("content-length", str(len(body)))]
-    )
+    headers = [("content-type", content_type), ("content-length", str(len(body)))]
+    return Script([body[:9], body[9:]], headers=headers)
 
 
 @pytest.mark.backends(*VIRTUAL_BACKENDS)

@@ -392,9 +392,8 @@ async def test_each_change_is_in_the_audit_log_and_no_key_is(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "audit.jsonl"
-    app = app_of(
-        MemoryAccountStore(), settings_of(audit_log=str(file), prices=[Price(model="*", input=1, output=1)])
-    )
+    prices = [Price(model="*", input=1, output=1)]
+    app = app_of(MemoryAccountStore(), settings_of(audit_log=str(file), prices=prices))
     with caplog.at_level(logging.DEBUG):
         async with app.lifespan():
             made = await admin(app, "POST", "", {"name": "ci", "group": "team", "budget": 5}, 201)

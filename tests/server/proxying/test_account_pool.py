@@ -361,9 +361,8 @@ async def test_the_log_names_the_upstream_whose_error_the_client_got(
 def chain_with(
     plays: dict[str, Any], first: str, second: str, theirs: Sequence[str] = "c", **more: Any
 ) -> PoolGateway:
-    return pool_of(
-        first, plays, others={"else": (second, theirs)}, models={"m": ("up/one", "else/two")}, **more
-    )
+    models = {"m": ("up/one", "else/two")}
+    return pool_of(first, plays, others={"else": (second, theirs)}, models=models, **more)
 
 
 # More choices than the gateway requests of a Messages upstream, one by one. One of the client's protocol may give them.
@@ -551,9 +550,8 @@ async def test_an_empty_relayed_response_is_a_failure(
 ) -> None:
     """The next account is tried; without one, the client gets an error."""
     body = empty[-1] if protocol == MESSAGES else empty[0]
-    failing = RawResponse(
-        [body], headers=(("content-type", "text/event-stream" if stream else "application/json"),)
-    )
+    headers = (("content-type", "text/event-stream" if stream else "application/json"),)
+    failing = RawResponse([body], headers=headers)
     pool = pool_of(protocol, {"a": failing, "b": good("Hello")})
     check_text(protocol, await pool.call(protocol, stream=stream), "Hello", stream=stream)
     assert len(pool.health("a").failures) == 1

@@ -48,12 +48,8 @@ def test_a_session_that_a_client_names_is_a_conversation() -> None:
 
 def test_a_header_counts_more_than_the_body() -> None:
     named = {"x-session-id": "s"}
-    bodies: list[Json] = [
-        {},
-        {"prompt_cache_key": "a"},
-        {"metadata": {"user_id": "b"}},
-        {"messages": turns("c")},
-    ]
+    metadata = {"user_id": "b"}
+    bodies: list[Json] = [{}, {"prompt_cache_key": "a"}, {"metadata": metadata}, {"messages": turns("c")}]
     assert len({key(body, named) for body in bodies}) == 1
 
 

@@ -54,9 +54,8 @@ class Branches(FakeUpstream):
 
 
 def plan_for(n: int, *, stream: bool) -> Any:
-    settings = Settings(
-        upstreams=(UpstreamSettings(name="up", protocol="anthropic_messages", base_url="http://127.0.0.1:9"),)
-    )
+    upstreams = (UpstreamSettings(name="up", protocol="anthropic_messages", base_url="http://127.0.0.1:9"),)
+    settings = Settings(upstreams=upstreams)
     body = {"model": "up/x", "messages": [{"role": "user", "content": "Hi"}], "n": n, "stream": stream}
     if stream:
         body["stream_options"] = {"include_usage": True}

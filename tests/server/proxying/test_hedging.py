@@ -293,9 +293,8 @@ async def test_no_free_second_account_when_the_first_has_ended(first: Any, statu
     """The second account is at its limit, and by then the first one has failed as well."""
     store = SlowStore(take_s=1)
     plays = {"a": first, "b": good("Hello from b")}
-    pool = pool_of(
-        MESSAGES, plays, upstream={"hedge_s": 1}, accounts={"b": {"requests_per_minute": 1}}, store=store
-    )
+    accounts = {"b": {"requests_per_minute": 1}}
+    pool = pool_of(MESSAGES, plays, upstream={"hedge_s": 1}, accounts=accounts, store=store)
     await store.apply(Spend([(Rate("up/b requests", 1, 60.0), 1.0)], pool.pool.clock(), at_once=True))
     response = await pool.call(MESSAGES, stream=stream)
     assert response.status == status

@@ -120,9 +120,8 @@ def app_of(
     reads = [data[start : start + READ] for start in range(0, len(data), READ)]
     media_type = "text/event-stream" if stream else "application/json"
     script = Script(reads, status=status, headers=[("content-type", media_type)])
-    settings = UpstreamSettings(
-        name="up", protocol=upstream, base_url="http://up.test/v1", model_list=model_list
-    )
+    base_url = "http://up.test/v1"
+    settings = UpstreamSettings(name="up", protocol=upstream, base_url=base_url, model_list=model_list)
     return create_app(
         Settings(
             server=ServerSettings(**{"response_store": "memory", **server}),

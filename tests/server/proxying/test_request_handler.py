@@ -140,9 +140,8 @@ async def test_first_bytes_do_not_wait_for_the_thread_that_estimates(monkeypatch
 
 @one_backend
 async def test_headers_of_a_stream() -> None:
-    fake, _, _ = await run(
-        Script([START, WORD, END], headers=[("x-request-id", "req_up"), ("set-cookie", "a=b")])
-    )
+    script = Script([START, WORD, END], headers=[("x-request-id", "req_up"), ("set-cookie", "a=b")])
+    fake, _, _ = await run(script)
     assert fake.headers["content-type"].startswith("text/event-stream")
     assert (fake.headers["cache-control"], fake.headers["x-accel-buffering"]) == ("no-cache", "no")
     assert "connection" not in fake.headers, "only the server knows what becomes of it"

@@ -67,9 +67,8 @@ def recordings(folder: Path) -> list[Recording]:
 async def test_both_sides_are_recorded_and_replayed(tmp_path: Path, upstream: str, stream: bool) -> None:
     async with gateway(record=str(tmp_path)) as running:
         headers = {"authorization": "Bearer sk-client-0123456789"}
-        client = await running.call(
-            "/v1/messages", body_of(f"{upstream}/reasoning", stream=stream), headers=headers
-        )
+        model = f"{upstream}/reasoning"
+        client = await running.call("/v1/messages", body_of(model, stream=stream), headers=headers)
     [recording] = recordings(tmp_path)
     assert joined(recording.response.pieces) == client.body
     assert (recording.response.status, recording.response.completed) == (200, True)
@@ -111,10 +110,8 @@ async def test_a_request_at_the_path_of_a_cloud_is_recorded_as_it_is_served(tmp_
 
 @pytest.mark.parametrize("upstream", ["chat", "stateless"])
 async def test_each_request_of_a_websocket_is_recorded(tmp_path: Path, upstream: str) -> None:
-    async with (
-        gateway(record=str(tmp_path), keepalive_s=0.01) as running,
-        websocket(running.app) as client,
-    ):
+    record = str(tmp_path)
+    async with gateway(record=record, keepalive_s=0.01) as running, websocket(running.app) as client:
         for text in ("Hi", "Who?"):
             client.create(model=f"{upstream}/slow@20", input=text, store=False)
             events = await client.turn()
@@ -138,9 +135,8 @@ async def test_each_request_of_a_websocket_is_recorded(tmp_path: Path, upstream:
 async def test_no_secret_is_recorded(
     query: str, headers: dict[str, str], recorded: tuple[str, str] | None, tmp_path: Path
 ) -> None:
-    leak = json.dumps(
-        {"error": {"message": f"the key {KEY} is wrong", "type": "x", "code": None, "param": None}}
-    )
+    error = {"message": f"the key {KEY} is wrong", "type": "x", "code": None, "param": None}
+    leak = json.dumps({"error": error})
     refusal = Script([leak[:40].encode(), leak[40:].encode()], status=400, headers=[("set-cookie", KEY)])
     async with gateway({"/chat/completions": refusal}, record=str(tmp_path)) as running:
         client = await running.call(f"/v1/messages{query}", body_of("chat/x"), headers=headers)

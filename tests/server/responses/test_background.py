@@ -543,15 +543,13 @@ async def test_events_are_kept_for_a_while(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_response_that_is_too_large_for_the_store_has_failed(stream: bool) -> None:
     text = "x" * 20_000
-    delta = json.dumps(
-        {"id": "1", "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": "stop"}]}
-    )
+    choices = [{"index": 0, "delta": {"content": text}, "finish_reason": "stop"}]
+    delta = json.dumps({"id": "1", "choices": choices})
     message = {"role": "assistant", "content": text}
     whole = json.dumps({"id": "1", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
     script = Script([f"data: {delta}\n\ndata: [DONE]\n\n".encode() if stream else whole.encode()])
-    async with with_store(
-        CountedStore(base.ResponseStoreLimits(10_000, 3600)), {"/chat/completions": script}
-    ) as up:
+    scripts = {"/chat/completions": script}
+    async with with_store(CountedStore(base.ResponseStoreLimits(10_000, 3600)), scripts) as up:
         client = await up.call(PATH, request("chat", "m", stream=stream))
         id = (frames(client.body)[0]["response"] if stream else json.loads(client.body))["id"]
         found = await ended(up, id)

@@ -35,13 +35,8 @@ STORY = [
 async def test_h12_a_conversation_is_summed_up(up: Gateway, upstream: str) -> None:
     """The case: Codex gets 404 and stops."""
     # `stream` is no setting of this endpoint, but clients send their usual settings.
-    body = {
-        "model": f"{upstream}/echo",
-        "input": STORY,
-        "instructions": "Be brief",
-        "stream": True,
-        "store": True,
-    }
+    model = f"{upstream}/echo"
+    body = {"model": model, "input": STORY, "instructions": "Be brief", "stream": True, "store": True}
     client = await up.call(PATH, body)
     assert client.status == 200, client.body
     assert client.headers["content-type"] == "application/json"

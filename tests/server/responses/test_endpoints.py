@@ -67,9 +67,8 @@ def deltas_of(events: list[dict[str, Any]]) -> str:
 
 @each_stateless
 async def test_a_response_in_the_background_can_be_streamed_again(up: Gateway, upstream: str) -> None:
-    first = await create_response(
-        up, upstream, "one two three", metadata={"a": "b"}, stream=True, background=True
-    )
+    text = "one two three"
+    first = await create_response(up, upstream, text, metadata={"a": "b"}, stream=True, background=True)
     path = f"{PATH}/{first['id']}?stream=true"
     client = await up.call(path, method="GET")
     assert (client.status, client.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")

@@ -56,9 +56,8 @@ async def thinking_block(gateway: ScriptedGateway, model: str = "up/m") -> dict[
 async def sent_back(gateway: ScriptedGateway, block: dict[str, Any], model: str = "up/m") -> tuple[Any, str]:
     """Return what the upstream gets when the client sends the block back, and the loss header of the response."""
     turn = {"role": "assistant", "content": [block, {"type": "text", "text": "Four."}]}
-    client = await gateway.call(
-        PATHS[MESSAGES], {"model": model, "messages": [*QUESTION, turn, AGAIN], **REASONS}
-    )
+    messages = [*QUESTION, turn, AGAIN]
+    client = await gateway.call(PATHS[MESSAGES], {"model": model, "messages": messages, **REASONS})
     assert client.status == 200
     items = gateway.sent[-1].body["input"]
     reasoning = [each for each in items if each["type"] == "reasoning"]
@@ -97,13 +96,11 @@ async def test_a_signature_of_another_vendor_is_recorded_and_chat_gets_its_text(
     block = await thinking_block(scripted(RESPONSES, whole(RESPONSES_RESPONSE)))
     if not genuine:
         block["signature"] = cut(block["signature"])
-    gateway = scripted(
-        CHAT, whole(chat_response({"content": "Yes."})), upstream={"reasoning_field": "reasoning"}
-    )
+    upstream = {"reasoning_field": "reasoning"}
+    gateway = scripted(CHAT, whole(chat_response({"content": "Yes."})), upstream=upstream)
     turn = {"role": "assistant", "content": [block, {"type": "text", "text": "Four."}]}
-    client = await gateway.call(
-        PATHS[MESSAGES], {"model": "up/m", "messages": [*QUESTION, turn, AGAIN], **REASONS}
-    )
+    messages = [*QUESTION, turn, AGAIN]
+    client = await gateway.call(PATHS[MESSAGES], {"model": "up/m", "messages": messages, **REASONS})
     assert "canary" not in json.dumps(gateway.sent[-1].body)
     assert gateway.sent[-1].body["messages"][1]["reasoning"] == "Let me see."
     assert "foreign_signature=/messages/1/content/0" in client.headers["dragoman-loss"]

@@ -88,9 +88,8 @@ class Peer:
 
 
 def request(*, stream: bool, path: str = "/v1/messages", key: str = "") -> bytes:
-    body = json.dumps(
-        {"model": "m", "max_tokens": 9, "stream": stream, "messages": [{"role": "user", "content": "Hi"}]}
-    ).encode()
+    messages = [{"role": "user", "content": "Hi"}]
+    body = json.dumps({"model": "m", "max_tokens": 9, "stream": stream, "messages": messages}).encode()
     authorization = f"authorization: Bearer {key}\r\n" if key else ""
     head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\n{authorization}content-length: {len(body)}\r\n\r\n"
     return head.encode() + body
@@ -207,9 +206,8 @@ async def serve(backend: str, work: Callable[..., Any], more: Mapping[str, Any],
             ),
         )
         ready = anyio.Event()
-        worker = _Worker(
-            settings, create_app(settings), gateway_listener, ready.set, SignalMeanings(()), lambda _: None
-        )
+        signals = SignalMeanings(())
+        worker = _Worker(settings, create_app(settings), gateway_listener, ready.set, signals, lambda _: None)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(worker.run)
             await ready.wait()

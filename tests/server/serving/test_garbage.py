@@ -426,9 +426,8 @@ async def test_a_request_leaves_nothing_to_the_collector(
         settings = settings_of(anyio_backend_name, upstream, tmp_path)
         listener = bind(settings.server)  # which the worker closes
         ready = anyio.Event()
-        worker = _Worker(
-            settings, create_app(settings), listener, ready.set, SignalMeanings(()), lambda _: None
-        )
+        signals = SignalMeanings(())
+        worker = _Worker(settings, create_app(settings), listener, ready.set, signals, lambda _: None)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(worker.run)
             await ready.wait()

@@ -33,9 +33,8 @@ class Application:
             if isinstance(step, int):
                 await anyio.sleep(step)
                 step = "complete"
-            await send(
-                {"type": f"lifespan.{stage}.{step}", "message": "Traceback\n  line\nOSError: no database\n"}
-            )
+            message = "Traceback\n  line\nOSError: no database\n"
+            await send({"type": f"lifespan.{stage}.{step}", "message": message})
 
 
 async def test_it_starts_and_ends() -> None:

@@ -300,9 +300,8 @@ def test_a_worker_that_dies_is_replaced() -> None:
 
 def test_a_worker_that_dies_while_it_starts_is_started_again(tmp_path: Path) -> None:
     (deaths := tmp_path / "deaths").write_text("once\n")
-    with Server(
-        "--port", "0", "--workers", "2", env={"CFG_DIE": str(deaths), "CFG_STEP_S": "0.1"}
-    ).ready() as server:
+    env = {"CFG_DIE": str(deaths), "CFG_STEP_S": "0.1"}
+    with Server("--port", "0", "--workers", "2", env=env).ready() as server:
         assert server.get("/") == b"hello"
         server.signal(signal.SIGTERM)
         assert server.wait() == 0

@@ -53,9 +53,8 @@ async def test_an_exporter_that_is_not_installed(variable: str, environ: pytest.
 async def test_the_protocol_of_otlp_chooses_the_exporter(specific: bool, environ: pytest.MonkeyPatch) -> None:
     environ.setenv("OTEL_TRACES_EXPORTER", "otlp")
     environ.setenv(f"OTEL_EXPORTER_OTLP_{'TRACES_' if specific else ''}PROTOCOL", "grpc")
-    with pytest.raises(
-        TelemetryError, match="otlp needs the exporter otlp_proto_grpc, which is not installed"
-    ):
+    match = "otlp needs the exporter otlp_proto_grpc, which is not installed"
+    with pytest.raises(TelemetryError, match=match):
         async with providers():
             pass
 

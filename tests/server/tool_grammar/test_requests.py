@@ -44,11 +44,8 @@ def call_of(text: str, protocol: str, name: str = "apply_patch") -> Any:
     """Return a whole response in which the model calls the tool with this text."""
     arguments = json.dumps({"input": text})
     if protocol == MESSAGES:
-        return whole(
-            messages_response(
-                [{"type": "tool_use", "id": "t1", "name": name, "input": {"input": text}}], "tool_use"
-            )
-        )
+        content = [{"type": "tool_use", "id": "t1", "name": name, "input": {"input": text}}]
+        return whole(messages_response(content, "tool_use"))
     call = {"id": "t1", "type": "function", "function": {"name": name, "arguments": arguments}}
     return whole(chat_response({"tool_calls": [call]}, "tool_calls"))
 

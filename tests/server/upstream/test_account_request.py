@@ -27,13 +27,11 @@ class Opened:
 
 
 async def opened(account: AccountSettings, **upstream: Any) -> Opened:
-    settings = UpstreamSettings(
-        name="up", protocol="openai_chat", base_url="http://127.0.0.1:9/v1", **upstream
-    )
+    base_url = "http://127.0.0.1:9/v1"
+    settings = UpstreamSettings(name="up", protocol="openai_chat", base_url=base_url, **upstream)
     sender = Opened()
-    call = UpstreamCall(
-        "POST", URL, [("accept", "application/json"), ("authorization", "of a setting")], b"{}"
-    )
+    headers = [("accept", "application/json"), ("authorization", "of a setting")]
+    call = UpstreamCall("POST", URL, headers, b"{}")
     await account_request(cast("Any", sender), settings, UPSTREAMS["openai_chat"], account, call)
     return sender
 

@@ -56,9 +56,8 @@ async def get(client: UpstreamClient, url: str, **options: object) -> bytes:
 async def test_a_response() -> None:
     data = b"HTTP/1.1 429 Slow\r\nX-Id: 7\r\nset-cookie: a\r\nSet-Cookie: b\r\ncontent-length: 2\r\n\r\nno"
     async with ScriptedServer(answering(data)) as server, UpstreamClient() as client:
-        async with client.open(
-            UpstreamCall("POST", server.url + "v1?q=1", [("Authorization", KEY)], b"{}")
-        ) as response:
+        headers = [("Authorization", KEY)]
+        async with client.open(UpstreamCall("POST", server.url + "v1?q=1", headers, b"{}")) as response:
             assert response.status == 429
             expected = [("x-id", "7"), ("set-cookie", "a"), ("set-cookie", "b"), ("content-length", "2")]
             assert response.headers == expected

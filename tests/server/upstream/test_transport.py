@@ -347,9 +347,8 @@ async def test_connection_refused() -> None:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/"
         async with aclosing(Http1Transport()) as transport:
-            with pytest.raises(
-                UpstreamUnreachable, match=r"cannot connect to http://127.*: Connection refused"
-            ):
+            match = r"cannot connect to http://127.*: Connection refused"
+            with pytest.raises(UpstreamUnreachable, match=match):
                 await transport.send(request_to(url))
             assert counts(transport) == (0, 0)
 

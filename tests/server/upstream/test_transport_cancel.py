@@ -109,10 +109,8 @@ async def test_no_byte_that_arrives_with_the_cancel_is_passed_on() -> None:
 
 
 async def test_cancelled_while_it_waits_for_a_slot() -> None:
-    async with (
-        ScriptedServer(silent) as server,
-        aclosing(Http1Transport(limits=PoolLimits(connections=1))) as transport,
-    ):
+    limits = PoolLimits(connections=1)
+    async with ScriptedServer(silent) as server, aclosing(Http1Transport(limits=limits)) as transport:
         lease = await transport.pool.lease(("http", "other", 1, "other"), None)  # type: ignore[arg-type]
         await cancel_when_blocked(transport, request_to(server.url))
         lease.release(keep=False)

@@ -178,10 +178,8 @@ async def test_a_server_without_tls() -> None:
 
     async with ScriptedServer(plain) as server, aclosing(Http1Transport()) as transport:
         request = request_to(f"https://127.0.0.1:{server.port}/")
-        with (
-            anyio.fail_after(TIMEOUT_S),
-            pytest.raises(UpstreamUnreachable, match="cannot connect to https://"),
-        ):
+        match = "cannot connect to https://"
+        with anyio.fail_after(TIMEOUT_S), pytest.raises(UpstreamUnreachable, match=match):
             await transport.send(request)
         assert transport.pool.busy == 0
 

@@ -148,9 +148,8 @@ async def test_the_oldest_hours_go_first_when_there_are_too_many_rows(
     for store in (SQLiteUsageStore(str(tmp_path / "u"), max_rows=4), MemoryUsageStore()):
         async with store.running():
             for hour in range(6):
-                await store.add(
-                    batch({UsageLabels(NOW + hour, "", "", "", ""): counts()}, oldest=NOW + hour - 1000)
-                )
+                oldest = NOW + hour - 1000
+                await store.add(batch({UsageLabels(NOW + hour, "", "", "", ""): counts()}, oldest=oldest))
             assert [hour for (hour,), _ in await store.read(ALL._replace(by=("hour",)))] == [
                 NOW + 5, NOW + 4, NOW + 3, NOW + 2
             ]  # fmt: skip
