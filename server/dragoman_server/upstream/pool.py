@@ -15,7 +15,7 @@ from typing import NamedTuple
 import anyio
 import msgspec
 
-from dragoman_server.platform.changes import Changes
+from dragoman_server.platform.changes import Changes, Flag
 from dragoman_server.platform.clock import event_loop_clock
 from dragoman_server.streams.byte_stream import ByteStream
 
@@ -87,7 +87,7 @@ class ConnectionLease:
                     pool._drop_oldest()
             else:
                 stream.abort()
-        pool._slots.release()
+        pool._free_slot()
 
 
 class ConnectionPool:
@@ -95,17 +95,14 @@ class ConnectionPool:
 
     def __init__(self, limits: PoolLimits) -> None:
         self._limits = limits
-        self._slots = anyio.Semaphore(limits.connections, fast_acquire=True)
+        self.busy = 0  # leases
+        self._waiting: OrderedDict[Flag, None] = OrderedDict()  # for a slot, in order
         # All idle connections, and each origin's; the oldest first.
         self._idle: OrderedDict[ByteStream, _Idle] = OrderedDict()
         self._idle_of: defaultdict[Origin, list[ByteStream]] = defaultdict(list)
         self._idle_changes = Changes()
         self._closed = False
         self.time = event_loop_clock()
-
-    @property
-    def busy(self) -> int:
-        return self._limits.connections - self._slots.value
 
     @property
     def idle(self) -> int:
@@ -115,12 +112,31 @@ class ConnectionPool:
         """Wait up to `timeout` seconds for a slot. Raises TimeoutError."""
         if self._closed:
             raise RuntimeError("the connection pool is closed")
-        try:
-            self._slots.acquire_nowait()  # a scope for the timeout costs more than the rest of a lease
-        except anyio.WouldBlock:
-            with anyio.fail_after(timeout):
-                await self._slots.acquire()
+        if self.busy < self._limits.connections:
+            self.busy += 1  # a semaphore takes as long as the rest of a lease
+        else:
+            await self._wait_for_slot(timeout)
         return ConnectionLease(self, origin)
+
+    async def _wait_for_slot(self, timeout: float | None) -> None:
+        turn = Flag()
+        self._waiting[turn] = None
+        try:
+            with anyio.fail_after(timeout):
+                await turn.wait()
+        except BaseException:
+            if turn.is_set:
+                self._free_slot()
+            else:
+                del self._waiting[turn]
+            raise
+
+    def _free_slot(self) -> None:
+        """Pass a slot on to the one that has waited longest, or free it."""
+        if self._waiting:
+            self._waiting.popitem(last=False)[0].set()
+        else:
+            self.busy -= 1
 
     async def close_expired(self) -> None:
         """Close each idle connection when its time is over, until cancelled."""

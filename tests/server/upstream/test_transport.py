@@ -13,6 +13,7 @@ from trials import MAX_TRIALS, trials
 from virtual_time import REAL_BACKENDS, VIRTUAL_BACKENDS
 
 from dragoman_server.gateway import Gateway
+from dragoman_server.platform.cancellation import return_if_cancelled
 from dragoman_server.settings import Settings
 from dragoman_server.streams.byte_stream import ByteStream
 from dragoman_server.streams.connect import connect
@@ -23,7 +24,7 @@ from dragoman_server.upstream.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from dragoman_server.upstream.pool import Origin
+from dragoman_server.upstream.pool import ConnectionPool, Origin
 from dragoman_server.upstream.transport import Http1Request, Http1Transport, PoolLimits
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
@@ -497,7 +498,29 @@ async def test_waiting_for_a_connection_has_a_limit() -> None:
         assert counts(transport) == (1, 0)
         await body.aclose()
         assert counts(transport) == (0, 0)
-        assert transport.pool._slots.value == 1
+
+
+async def test_a_slot_goes_to_who_waits_also_if_the_first_one_was_cancelled() -> None:
+    pool, origin = ConnectionPool(PoolLimits(connections=1)), Origin("http", "a.example", 80)
+    last, leases = await pool.lease(origin, None), list[str]()
+
+    async def wait(name: str) -> None:
+        lease = await pool.lease(origin, None)
+        leases.append(name)
+        lease.release(keep=False)
+
+    async with anyio.create_task_group() as tasks:
+        for name in ("left", "cancelled", "next"):
+            handle = tasks.start_soon(return_if_cancelled, wait, name)
+            await anyio.wait_all_tasks_blocked()
+            if name == "left":
+                handle.cancel()
+            elif name == "cancelled":
+                cancelled = handle
+        last.release(keep=False)  # for the second one, which trio does not cancel any more
+        cancelled.cancel()
+    assert leases in (["next"], ["cancelled", "next"])
+    assert (pool.busy, pool.idle, len(pool._waiting)) == (0, 0, 0)
 
 
 async def test_an_idle_connection_makes_room_for_another_origin() -> None:

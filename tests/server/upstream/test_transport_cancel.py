@@ -43,7 +43,7 @@ def deaf_port() -> Iterator[int]:
 
 def is_clean(transport: Http1Transport) -> bool:
     pool = transport.pool
-    return (pool.busy, pool.idle, pool._slots.value) == (0, 0, pool._limits.connections)
+    return (pool.busy, pool.idle, len(pool._waiting)) == (0, 0, 0)
 
 
 async def cancel_when_blocked(
