@@ -135,9 +135,9 @@ def log_request(record: RequestRecord) -> dict[str, object] | None:
     if not REQUESTS.isEnabledFor(level):
         return None
     line = record.as_dict()
-    if (handler := _only_handler()) is not None:
-        found = _RequestLine(line, level, logging.getLevelName(level), time.time())
-        handler.handle(found)  # type: ignore[arg-type]
+    if (handler := _only_handler()) is not None and handler.lock is not None:
+        with handler.lock:  # as handle() does
+            handler.emit(_RequestLine(line, level, logging.getLevelName(level), time.time()))
         return line
     # Not by log(), which looks for its caller in the stack.
     REQUESTS.handle(
