@@ -92,6 +92,7 @@ class FanOut(ResponseMachine):
     ) -> None:
         self.losses = Ledger()
         self.outcome = Outcome.OPEN
+        self.usage = Usage()
         self._upstream = upstream_spec(upstream)
         self._client = client_spec(client)
         self._context = context

@@ -74,6 +74,7 @@ class Relay(ResponseMachine):
     ) -> None:
         self.losses = Ledger()
         self.outcome = Outcome.OPEN
+        self.usage = Usage()
         self._protocol = protocol = upstream_spec(protocol)
         self._context = context
         self._endpoint = context.endpoint or protocol.endpoints[0]

@@ -98,6 +98,7 @@ class ResponseTranslator(ResponseMachine):
     ) -> None:
         self.losses = Ledger()
         self.outcome = OPEN
+        self.error, self.usage = None, Usage()
         self._client = client = client_spec(client)
         self._upstream = upstream = upstream_spec(upstream)
         self._context = context

@@ -47,7 +47,7 @@ class ResponseMachine(Protocol):
     losses: Ledger
     outcome: Outcome
     error: WireError | None = None
-    usage: Usage = Usage()
+    usage: Usage
     stop_reason: StopReason | None = None
     upstream_model: str | None = None
     upstream_id: str | None = None

@@ -130,7 +130,7 @@ class Ledger(msgspec.Struct, eq=False):
 
     def enforce(self, policy: LossPolicy) -> None:
         """Raise RequestRefused (400) if the policy refuses losses and there are some."""
-        if policy is LossPolicy.REFUSE and self._entries:
+        if self._entries and policy is LossPolicy.REFUSE:
             first = next(iter(self))
             place = first.path or "the request"
             more = f" (and {len(self) - 1} more)" if len(self) > 1 else ""

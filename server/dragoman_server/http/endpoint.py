@@ -282,7 +282,7 @@ class BaseEndpoint(ABC):
             request.reasoning_key = await request.off_loop(
                 len(body), reasoning_key, request.owner, request.headers, request_head
             )
-        gateway, now = self.gateway, request.time()
+        gateway = self.gateway
         chain, account = self.destinations(request_head.model), ""
         if len(chain) > 1 or len(chain[0].accounts) > 1:
             # Only one of them has a file that was uploaded to it.
@@ -302,7 +302,9 @@ class BaseEndpoint(ABC):
             endpoint=self.endpoint,
             client_key=request.key,
             # Maybe in a thread, which has no such clock.
-            reasoning_lookup=None if store is None else partial(store.get, request.reasoning_key, now=now),
+            reasoning_lookup=None
+            if store is None
+            else partial(store.get, request.reasoning_key, now=request.time()),
             check_input=None if gateway.input_checker is None else gateway.input_checker(),
             change=change,
             refused_members=gateway.refused_members,

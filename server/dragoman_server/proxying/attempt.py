@@ -125,8 +125,6 @@ class Attempt:
     _recipient: Recipient
 
     # What is there later, or in few attempts.
-    machine: dragoman.ResponseMachine | None = None
-    status: int | None = None
     headers: Sequence[tuple[str, str]] = ()
     raw_headers: Sequence[tuple[str, str]] = ()
     _resent = False  # because an idle connection was closed
@@ -136,6 +134,8 @@ class Attempt:
         self.plan = plan
         self.account = account
         self.reservation = reservation
+        self.machine: dragoman.ResponseMachine | None = None
+        self.status: int | None = None
         self.ended = False
         self.sent_to_client = False
         self.trace: AttemptTrace | None = None

@@ -163,6 +163,8 @@ class ClientRequest:
     # What is there later, or in few requests.
     admitted = counted = announced = False
     reserved: Sequence[BudgetReservation] = ()
+    plan: Plan | None = None
+    telemetry: RequestTelemetry | None = None
 
     def __init__(
         self, scope: Scope, receive: Receive, send: Send, record: RequestRecord, framing: Framing = SSE
@@ -183,9 +185,7 @@ class ClientRequest:
         if self.key is not None:
             record.client_key, record.group = self.key.name, self.key.group
         self.response: ResponseChannel = HttpChannel(send, now.get("write"))
-        self.plan: Plan | None = None
         self.reasoning_key = ""
-        self.telemetry: RequestTelemetry | None = None
         self.started = self.time()
         self.handed_over = False
         self.upload: Upload | None = None

@@ -75,6 +75,7 @@ class RequestHandler:
     _machine: ResponseMachine | None = None
     _upstream_headers: Sequence[tuple[str, str]] = ()
     _end_sent = False  # the whole response has been handed to the server
+    _started = False  # bytes of the response are out, or on their way
 
     def __init__(
         self,
@@ -103,7 +104,6 @@ class RequestHandler:
         self._winner: Attempt | None = None  # the client gets the response of this one
         self._failed: list[tuple[Attempt, AttemptFailure]] = []
         self._scopes: dict[str, anyio.CancelScope] = {}  # of attempts side by side, by account
-        self._started = False  # bytes of the response are out, or on their way
         self._stream: ClientStream | None = None  # that the client gets, while this runs
         self._record.model, self._record.stream = plan.context.model or None, plan.streams
         record_destination(self._record, plan.destination)
@@ -401,7 +401,9 @@ class RequestHandler:
     async def _release_request(self) -> None:
         """Let go of the request once no other attempt sends it: a stream or a slow client may last for hours."""
         winner = self._winner
-        if not self._holds_request or winner is None or self._scopes.keys() - {winner.account.id}:
+        if not self._holds_request or winner is None:
+            return
+        if self._scopes and self._scopes.keys() - {winner.account.id}:
             return
         self._holds_request = False
         meter, machine = self._request.response.meter, winner.machine

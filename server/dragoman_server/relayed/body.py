@@ -77,6 +77,7 @@ class RelayedBody(ResponseMachine):
     ) -> None:
         self.losses = Ledger()
         self.outcome = Outcome.OPEN
+        self.usage = Usage()
         self.units: dict[str, float] = {}
         self._is_readable = media_type in (JSON, SSE)
         self._ends = ends if media_type == SSE else ()
