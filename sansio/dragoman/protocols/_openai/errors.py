@@ -104,7 +104,9 @@ ERRORS: dict[ErrorKind, tuple[str, str | None]] = {
     ErrorKind.CANCELLED: ("server_error", "cancelled"),
 }
 # Kinds whose code clients act on, so the sender's own code must not replace it.
-FIXED_CODES = frozenset({ErrorKind.CONTEXT_LENGTH, ErrorKind.BILLING, ErrorKind.RATE_LIMIT})
+FIXED_CODES = frozenset(
+    {ErrorKind.AUTHENTICATION, ErrorKind.BILLING, ErrorKind.CONTEXT_LENGTH, ErrorKind.RATE_LIMIT}
+)
 
 # Statuses that OpenAI does not use: we have seen its code insufficient_quota with 429, and overload with 503.
 STATUS_REPLACEMENTS = {402: 429, 529: 503}
@@ -202,6 +204,7 @@ def error_object(error: WireError) -> JSONObject:
 def write_error(error: WireError, request_id: str | None) -> tuple[int, bytes]:
     """Return status and body for the client. The request id has its own header."""
     status = error.status
-    if status is None or not 400 <= status < 600:
+    # SDKs make their exceptions of the status, and some vendors send 400 for a wrong key or a spent credit.
+    if status is None or not 400 < status < 600:
         status = STATUS_BY_KIND[error.kind]
     return STATUS_REPLACEMENTS.get(status, status), encode({"error": error_object(error)})

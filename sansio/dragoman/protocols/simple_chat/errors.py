@@ -57,7 +57,7 @@ def error_object(error: WireError) -> JSONObject:
 def write_error(error: WireError, request_id: str | None) -> tuple[int, bytes]:
     """Return status and body for the client. The request id has its own header."""
     status = error.status
-    if status is None or status < 400:
+    if status is None or status <= 400:  # some vendors send 400 for a wrong key or a spent credit
         status = STATUS_BY_KIND[error.kind]
     return STATUS_REPLACEMENTS.get(status, status), encode({"error": error_object(error)})
 
