@@ -131,7 +131,7 @@ function Facts({ request, now }) {
     <${Fact} name="duration" value=${seconds(request.state === "unknown" ? null : request.seconds(now))} />
     <${Fact} name="sent upstream after" value=${seconds(request.sent_s)} />
     <${Fact} name="first byte" value=${seconds(request.first_byte_s)} />
-    <${Fact} name="sent so far" value=${`${integer(request.frames)} ${request.frames === 1 ? "event" : "events"}, ${integer(request.bytes)} bytes`} />
+    <${Fact} name="sent so far" value=${request.ended && !request.bytes ? NOTHING : `${integer(request.frames)} ${request.frames === 1 ? "event" : "events"}, ${integer(request.bytes)} bytes`} />
     <${Fact} name="protocol" value=${request.protocol} />
     <${Fact} name="upstream/model" value=${request.target || NOTHING} />
     <${Fact} name="upstream protocol" value=${request.upstream_protocol} />
