@@ -52,10 +52,9 @@ class RequestRecord(msgspec.Struct, omit_defaults=True):
         rule: The rule that has led to another model than the client named.
         failures: The attempts that failed before anything was sent to the client: see note_failure().
         skipped: Accounts that could not be tried, and why, if the request went to a fallback or nowhere.
-        background: The response was made in the background, and its client did not have to wait.
         upstream_completed: The client left before the end, but the upstream's response, and its usage, is complete.
         error, error_kind: The error for people, and its class, a value of ErrorKind.
-        sent_s: Until it was last sent to an upstream. Only first_byte_s and first_content_s begin at the plan.
+        planned_s: Until it was planned, where sent_s (until it was last sent), first_byte_s and first_content_s begin.
         first_content_s: If heartbeats came before the first content.
     """
 
@@ -84,6 +83,7 @@ class RequestRecord(msgspec.Struct, omit_defaults=True):
     upstream_completed: bool | None = None
     error: str | None = None
     error_kind: str | None = None
+    planned_s: float | None = None
     sent_s: float | None = None
     first_byte_s: float | None = None
     first_content_s: float | None = None

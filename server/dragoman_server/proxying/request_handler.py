@@ -51,6 +51,8 @@ STORE_TIMEOUT_S = 5.0
 
 # Seconds for reporting a success to the account of a response whose client has left.
 _REPORT_S = 1.0
+# Shorter ones are left out of the log, as those of nearly all requests.
+_NOTED_S = 0.001
 
 
 class RequestHandler:
@@ -101,6 +103,8 @@ class RequestHandler:
         self._telemetry = request.telemetry
         self._time = request.time
         self._started_at = self._time()
+        if (planned := self._started_at - request.started) >= _NOTED_S:
+            self._record.planned_s = planned
         self._winner: Attempt | None = None  # the client gets the response of this one
         self._failed: list[tuple[Attempt, AttemptFailure]] = []
         self._scopes: dict[str, anyio.CancelScope] = {}  # of attempts side by side, by account
@@ -232,7 +236,8 @@ class RequestHandler:
                 number = self._record.attempts = self._attempts.machine.made
                 self._record.skipped = self._attempts.skipped
                 started = self._time()
-                self._record.sent_s = started - self._request.started
+                if (waited := started - self._started_at) >= _NOTED_S:
+                    self._record.sent_s = waited
                 failure = await attempt.run(sender, self, self._telemetry)
                 if failure is None:
                     break

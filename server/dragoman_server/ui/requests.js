@@ -146,7 +146,7 @@ const COPIED = [
   "worker protocol method path client_address client_key model upstream upstream_model upstream_protocol account stream",
   "session status upstream_status outcome error error_kind first_byte_s first_content_s duration_s input_tokens",
   "output_tokens cached_tokens cached_share cache_write_tokens reasoning_tokens cost_usd estimated rule trace_id",
-  "attempts_made failures skipped sent_s",
+  "attempts_made failures skipped planned_s sent_s",
 ].join(" ").split(" ");
 
 function copy(request, data) {

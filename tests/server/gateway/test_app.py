@@ -395,13 +395,21 @@ async def test_the_log_line_of_a_response(lines: LogLines) -> None:
         "status": 200,
         "upstream_status": 200,
         "outcome": "completed",
-        "sent_s": 0.0,
         "first_byte_s": 0.0,
         "duration_s": 2.0,
         "input_tokens": 3,
         "output_tokens": 4,
         "losses": ["dropped /container"],
     }
+
+
+async def test_the_line_of_a_client_that_sends_slowly(lines: LogLines) -> None:
+    app, _ = app_of(Sleep(2), HELLO, STOP, USAGE)
+    body = asking(MESSAGES, stream=True)
+    client = FakeClient([body[:9], Sleep(7), body[9:]])
+    await app(http_scope(PATHS[MESSAGES]), client.receive, client.send)
+    line = lines.one()
+    assert [line[each] for each in ("planned_s", "first_byte_s", "duration_s")] == [7, 2, 9]
 
 
 @pytest.mark.parametrize("complete", [True, False])

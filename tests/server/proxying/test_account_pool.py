@@ -250,13 +250,14 @@ async def cooling(pool: PoolGateway, **seconds: float) -> None:
 @BOTH
 @each("client")
 async def test_a_patient_request_waits_for_the_first_account_that_comes_back(
-    client: str, stream: bool
+    client: str, stream: bool, record: Any
 ) -> None:
     pool = pool_of(MESSAGES, {"a": good("Hello from a"), "b": good("Hello from b")}, account_wait_s=30)
     await cooling(pool, a=40, b=25)
     response = await pool.call(client, stream=stream)
     check_text(client, response, "Hello from b", stream=stream)
     assert [(request.account, request.at) for request in pool.provider.sent] == [("b", 25)]
+    assert record()["sent_s"] == 25
     if stream:  # and the client gets heartbeats
         assert [when for when, _ in response.messages][:2] == [10, 10]
 

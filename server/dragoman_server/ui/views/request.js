@@ -129,7 +129,8 @@ function Facts({ request, now }) {
     <${Fact} name="status" value=${statusText(request)} kind=${state} />
     <${Fact} name="arrived" value=${clock(request.at)} />
     <${Fact} name="duration" value=${seconds(request.state === "unknown" ? null : request.seconds(now))} />
-    <${Fact} name="sent upstream after" value=${seconds(request.sent_s)} />
+    ${request.planned_s === undefined ? null : html`<${Fact} name="until planned" value=${seconds(request.planned_s)} />`}
+    ${request.sent_s === undefined ? null : html`<${Fact} name="then until sent" value=${seconds(request.sent_s)} />`}
     <${Fact} name="first byte" value=${seconds(request.first_byte_s)} />
     <${Fact} name="sent so far" value=${request.ended && !request.bytes ? NOTHING : `${integer(request.frames)} ${request.frames === 1 ? "event" : "events"}, ${integer(request.bytes)} bytes`} />
     <${Fact} name="protocol" value=${request.protocol} />
