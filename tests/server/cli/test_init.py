@@ -176,6 +176,7 @@ def test_with_nothing_found_it_says_how_to_go_on() -> None:
     result = run("--yes")
     assert result.exit_code == 0
     assert "simulator responds, as sim/echo" in result.stdout
+    assert result.stdout.count("llama.cpp") == 1, "it has two usual ports"
     assert "set a key such as OPENAI_API_KEY, or start a server; then: dragoman init --force" in result.stdout
     assert written().settings.upstreams == ()
 

@@ -173,7 +173,7 @@ def _model_names(models: Sequence[ModelInfo]) -> str:
 def found_lines(config: InitialConfig, again: str) -> Iterator[str]:
     """Yield what was found, for the terminal. again: the command that looks again and replaces the file."""
     if not config.entries:
-        titles = ", ".join(server.title for server in LOCAL_SERVERS)
+        titles = ", ".join(dict.fromkeys(server.title for server in LOCAL_SERVERS))
         variable = PROVIDERS[0].keys[0][0]
         yield "Found no key of a provider in the environment, and no server of models on this machine"
         yield f"(looked for {titles} on their usual ports)."
