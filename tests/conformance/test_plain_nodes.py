@@ -23,8 +23,8 @@ def not_plain(node: Any) -> Any:
         return tuple([not_plain(each) for each in node])
     if not isinstance(node, Node):
         return node
-    parts = {"parts": not_plain(getattr(node, "parts", ()))} if hasattr(node, "parts") else {}
-    return msgspec.structs.replace(node, plain_text="", **parts)
+    content = {"content": not_plain(getattr(node, "parts", ()))} if hasattr(node, "parts") else {}
+    return msgspec.structs.replace(node, plain_text="", **content)
 
 
 def translated(client: UpstreamSpec, upstream: str, body: bytes) -> tuple[bytes, list[Loss]] | str:

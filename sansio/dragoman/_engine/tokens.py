@@ -89,7 +89,10 @@ def estimate_tokens(request: Request) -> int:
     hundredths = 0
     for message in request.messages:
         total += _MESSAGE
-        for part in message.parts:
+        if message.plain_text:
+            hundredths += _text(message.plain_text)
+            continue
+        for part in message.content:
             if type(part) is Text:  # as nearly all are
                 hundredths += _text(part.text)
             else:
@@ -147,7 +150,8 @@ def _call(part: ToolCall) -> int:
 
 
 def _result(part: ToolResult) -> int:
-    return _CALL * 100 + sum([_PARTS[type(each)](each) for each in part.parts])
+    text = _text(part.plain_text) or sum([_PARTS[type(each)](each) for each in part.content])
+    return _CALL * 100 + text
 
 
 def _opaque(part: OpaquePart) -> int:

@@ -45,6 +45,8 @@ def changed(node: AnyNode, without: Collection[str] = (), **fields: Any) -> AnyN
     before = node.native or node.before
     if without and before is not None:
         before = {name: member for name, member in before.items() if name not in without}
+    if node.plain_text:
+        fields.setdefault("content", node.parts)  # type: ignore[attr-defined]  # of a message or a result
     return msgspec.structs.replace(node, **fields, native=None, before=before, plain_text="")
 
 

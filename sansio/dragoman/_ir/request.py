@@ -200,7 +200,7 @@ class ToolResult(Node, frozen=True, gc=False):
 
     Attributes:
         call_id: The id of the call.
-        parts: The content of the result.
+        content: Its parts, () if its reader made none of a plain text.
         kind: How the tool was called.
         is_error: The tool failed; None if the protocol has no such member.
         cache: A cache mark on it, or None.
@@ -209,12 +209,17 @@ class ToolResult(Node, frozen=True, gc=False):
     """
 
     call_id: str
-    parts: tuple[Text | Media | OpaquePart, ...]
+    content: tuple[ResultPart, ...]
     kind: ToolKind = ToolKind.FUNCTION
     is_error: bool | None = None
     cache: CacheMark | None = None
     path: str = ""
     hosted: str | None = None
+
+    @property
+    def parts(self) -> tuple[ResultPart, ...]:
+        """The content of the result."""
+        return self.content or _plain_parts(self)
 
 
 class OpaquePart(msgspec.Struct, frozen=True, gc=False):
@@ -246,6 +251,7 @@ class OpaquePart(msgspec.Struct, frozen=True, gc=False):
         return native_mark(self.native, self.path)
 
 
+ResultPart: TypeAlias = Text | Media | OpaquePart
 Part: TypeAlias = Text | Refusal | Media | Reasoning | ToolCall | ToolResult | OpaquePart
 
 
@@ -256,17 +262,26 @@ class Message(Node, frozen=True, gc=False):
 
     Attributes:
         role: Who wrote it.
-        parts: Its content.
+        content: Its parts, () if its reader made none of a plain text.
         path: A JSON Pointer to it in the client's body.
         name: OpenAI's `name` of the participant, or None.
         phase: Responses' `phase`, or None.
     """
 
     role: Role
-    parts: tuple[Part, ...]
+    content: tuple[Part, ...]
     path: str = ""
     name: str | None = None
     phase: str | None = None
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Its content. What knows that a message is not plain, finds it faster in `content`."""
+        return self.content or _plain_parts(self)
+
+
+def _plain_parts(node: Message | ToolResult) -> tuple[Text, ...]:
+    return (Text(node.plain_text, path=f"{node.path}/content"),) if node.plain_text else ()
 
 
 class ReasoningConfig(msgspec.Struct, frozen=True, gc=False):
@@ -481,21 +496,22 @@ def map_parts(
     for number, message in enumerate(request.messages):
         if role is not None and message.role != role:
             continue
-        for part in message.parts:
+        content = message.content or message.parts
+        for part in content:
             if type(part) in changes:
                 break
         else:
             continue  # nearly all of them
         parts: list[Part | None] = []
-        for index, part in enumerate(message.parts):
+        for index, part in enumerate(content):
             change = changes.get(type(part))
             if change is not None and (new := change(part)) is not part:
-                parts = parts or list(message.parts)
+                parts = parts or list(content)
                 parts[index] = new
         if parts:
             messages = messages or list(request.messages)
             left = tuple([part for part in parts if part is not None])
-            messages[number] = changed(message, parts=left) if left else None
+            messages[number] = changed(message, content=left) if left else None
     if messages is None:
         return request
     kept = tuple([message for message in messages if message is not None])

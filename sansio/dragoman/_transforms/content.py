@@ -109,9 +109,9 @@ def _shorten_marks(
 def _remarked(node: Any, changes: dict[str, CacheMark | None]) -> Any:
     """Return a node with its changes made, which are taken out of `changes`."""
     if isinstance(node, (Message, ToolResult)):
-        parts = tuple([_remarked(part, changes) for part in node.parts])
-        if not all(map(is_, parts, node.parts)):
-            node = changed(node, parts=parts)
+        parts = tuple([_remarked(part, changes) for part in node.content])
+        if not all(map(is_, parts, node.content)):
+            node = changed(node, content=parts)
     if isinstance(node, Message) or node.cache is None or node.cache.path not in changes:
         return node
     mark = changes.pop(node.cache.path)
@@ -155,8 +155,8 @@ def fit_media(request: Request, context: PassContext) -> Request:
         return media
 
     def fit_result(result: ToolResult) -> ToolResult:
-        parts = tuple([fit(part) if type(part) is Media else part for part in result.parts])
-        return result if all(map(is_, parts, result.parts)) else changed(result, parts=parts)
+        parts = tuple([fit(part) if type(part) is Media else part for part in result.content])
+        return result if all(map(is_, parts, result.content)) else changed(result, content=parts)
 
     return map_parts(request, {Media: fit, ToolResult: fit_result})
 

@@ -104,8 +104,8 @@ def _loaded(request: Request, ledger: Ledger) -> tuple[Tool, ...]:
 def _plain(part: Any, ledger: Ledger) -> Any:
     """Return the part itself, or its text; None if it is not for the model."""
     if type(part) is ToolResult:
-        inner = tuple([_plain(each, ledger) or each for each in part.parts])
-        return part if all(map(is_, inner, part.parts)) else changed(part, parts=inner)
+        inner = tuple([_plain(each, ledger) or each for each in part.content])
+        return part if all(map(is_, inner, part.content)) else changed(part, content=inner)
     if type(part) is not OpaquePart or part.text is None:
         return part
     if part.text == "":

@@ -93,9 +93,12 @@ class _HistoryRepair(msgspec.Struct):
 
     def _add(self, message: Message) -> None:
         assistant = message.role == "assistant"
+        if message.plain_text:
+            (self._out if assistant else self._rest).append(message)
+            return
         answers: list[Part] = []
         rest: list[Part] = []
-        for part in message.parts:
+        for part in message.content:
             if isinstance(part, ToolResult):
                 answer = None if assistant else self._answer(part, is_late=bool(rest or self._rest))
                 if answer is None:
@@ -111,7 +114,7 @@ class _HistoryRepair(msgspec.Struct):
         is_first = message.role == "user" and not (self._answers or self._rest)
         if answers and rest and is_first and not any(self._waiting.values()):
             ordered = [*answers, *rest]
-            if [part.path for part in ordered] == [part.path for part in message.parts]:
+            if [part.path for part in ordered] == [part.path for part in message.content]:
                 # All results of its turn, and then what else the user sends, as in a history that needs no repair.
                 self._answers.append(_with_parts(message, ordered))
                 return
@@ -124,7 +127,7 @@ class _HistoryRepair(msgspec.Struct):
         elif not is_of_answers:
             # Nothing is left that they could stay with.
             self._ledger.unknown_fields(message.path, unknown_members(message))
-            if not message.parts:
+            if not message.content:
                 self._note(message.path, "an empty message was left out: the upstream refuses it")
 
     def _call(self, call: ToolCall) -> ToolCall:
@@ -189,6 +192,6 @@ class _HistoryRepair(msgspec.Struct):
 
 def _with_parts(message: Message, parts: Sequence[Part]) -> Message:
     """Return the message with these parts, itself if it has them."""
-    if len(parts) == len(message.parts) and all(map(is_, parts, message.parts)):
+    if len(parts) == len(message.content) and all(map(is_, parts, message.content)):
         return message
-    return changed(message, parts=tuple(parts))
+    return changed(message, content=tuple(parts))

@@ -47,7 +47,7 @@ def _with_phases(message: Message) -> tuple[Message, ...]:
             pieces.append((phase, []))
     if len(pieces) == 1:
         return (message,)
-    return tuple([changed(message, parts=tuple(parts), phase=phase) for phase, parts in pieces if parts])
+    return tuple([changed(message, content=tuple(parts), phase=phase) for phase, parts in pieces if parts])
 
 
 def _fit(message: Message, context: PassContext) -> Message:

@@ -52,7 +52,7 @@ def find_contents(messages: tuple[Message, ...]) -> Contents:
     for message in messages:
         if message.plain_text and not waiting:
             continue  # as most are
-        is_turn, within = message.role == "assistant", message.parts
+        is_turn, within = message.role == "assistant", message.content or message.parts
         if not within or (waiting and (answering if is_turn else message.role != "user")):
             is_paired = False
         if not message.plain_text:

@@ -46,7 +46,7 @@ def restore_reasoning(request: Request, context: PassContext) -> Request:
             found = [msgspec.structs.replace(part, path=message.path) for part in cached]
             rest = [part for part in message.parts if type(part) is not Reasoning]
             messages = messages or list(request.messages)
-            messages[number] = changed(message, parts=(*found, *rest))
+            messages[number] = changed(message, content=(*found, *rest))
     return request if messages is None else msgspec.structs.replace(request, messages=tuple(messages))
 
 

@@ -17,7 +17,7 @@ def with_unknown_members(spec: ProtocolSpec, value: Any) -> Any:
     if not isinstance(value, (Request, Node, HostedTool)):
         return value
     inner = {
-        name: with_unknown_members(spec, getattr(value, name))
+        "content" if name == "parts" else name: with_unknown_members(spec, getattr(value, name))
         for name in ("messages", "parts", "tools", "namespaces", "function_fallback")
         if hasattr(value, name)
     }

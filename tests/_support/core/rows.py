@@ -107,7 +107,7 @@ def shown(value: Any) -> str:
     if isinstance(value, msgspec.Struct):
         parts = []
         for field in msgspec.structs.fields(value):
-            inner = getattr(value, field.name)
+            inner = getattr(value, "parts" if field.name == "content" else field.name)
             if field.required:
                 parts.append(shown(inner))
             elif field.name not in ("native", *NODE) and inner != usual(field):

@@ -139,29 +139,29 @@ def _object(table: dict[str, type[Any]], value: Any, path: str, origin: str) -> 
     if type(value) is not dict or value.get("t") not in table:
         raise RemoteProtocolError(f"no toy {' or '.join(table)}", path=path, code="invalid_value")
     kind = table[value["t"]]
-    known = {key: each for key, each in value.items() if key in kind.__struct_fields__ and key != "parts"}
+    known = {key: each for key, each in value.items() if key in kind.__struct_fields__}
     known |= {"path": path}
     if "origin" in kind.__struct_fields__:
         known["origin"] = origin
-    extra = {key: each for key, each in value.items() if key not in {"t", *kind.__struct_fields__}}
+    extra = {key: each for key, each in value.items() if key not in {"t", "parts", *kind.__struct_fields__}}
     if extra and issubclass(kind, Node):
         known |= {"native": extra, "shape": {}}
     if kind is ToolResult:
         inner = value.get("parts", [])
         parts = tuple(_object(PARTS, each, f"{path}/parts/{at}", origin) for at, each in enumerate(inner))
-        return ToolResult(**known, parts=parts)
+        return ToolResult(**known, content=parts)
     return msgspec.convert(known, kind)
 
 
-HIDDEN = frozenset(("path", "native", "before", "shape", "plain", "cache", "forged", "rendered"))
+HIDDEN = frozenset(("path", "native", "before", "shape", "plain_text", "cache", "forged", "rendered"))
 
 
 def _plain_object(value: Any) -> dict[str, Any]:
     out = {"t": NAMES[type(value)]}
     for name in value.__struct_fields__:
         each = getattr(value, name)
-        if name == "parts":
-            out[name] = [_plain_object(part) for part in each]
+        if name == "content":
+            out["parts"] = [_plain_object(part) for part in value.parts]
         elif name not in HIDDEN and each is not None and each != ():
             out[name] = msgspec.to_builtins(each)
     return out
@@ -180,7 +180,7 @@ def read_request(body: dict[str, Any], signer: Signer, *, name: str) -> Request:
             _object(PARTS, part, f"{path}/parts/{index}", name) for index, part in enumerate(value["parts"])
         )
         extra = {key: each for key, each in value.items() if key not in ("role", "parts")} or None
-        messages.append(Message(role=value["role"], parts=parts, path=path, native=extra, shape={}))
+        messages.append(Message(role=value["role"], content=parts, path=path, native=extra, shape={}))
     tools = tuple(_object(TOOLS, tool, f"/tools/{at}", name) for at, tool in enumerate(body.get("tools", [])))
     params, extra = read_members(body, REQUEST_SHAPE, wrong_type)
     return Request(

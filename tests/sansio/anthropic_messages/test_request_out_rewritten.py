@@ -86,6 +86,6 @@ def test_a_call_that_a_pass_has_changed_keeps_all_else() -> None:
     request = read(messages=[HI, {"role": "assistant", "content": [{**CALL, "toolset_name": "s"}, UNSIGNED]}])
     turn = request.messages[1]
     call = changed(turn.parts[0], call_id="t9")  # type: ignore[type-var]
-    turn = changed(turn, parts=(call, turn.parts[1]))
+    turn = changed(turn, content=(call, turn.parts[1]))
     out, _ = rewrite(msgspec.structs.replace(request, messages=(request.messages[0], turn)))
     assert out["messages"][1]["content"] == [{**CALL, "id": "t9", "toolset_name": "s"}, UNSIGNED]

@@ -84,7 +84,7 @@ def test_what_a_pass_has_changed_keeps_all_else() -> None:
     result = {"role": "tool", "tool_call_id": "c1", "content": "x", "new": 1}
     request = read_same_protocol(SPEC, {"model": "m", "messages": [HI, CALLS, result]})
     message = request.messages[2]
-    message = changed(message, parts=(changed(message.parts[0], call_id="c9"),))  # type: ignore[type-var]
+    message = changed(message, content=(changed(message.parts[0], call_id="c9"),))  # type: ignore[type-var]
     request = msgspec.structs.replace(request, messages=(*request.messages[:2], message))
     body = fit_and_write(SPEC, request, Capabilities(), Ledger())
     assert body["messages"][2] == {**result, "tool_call_id": "c9"}

@@ -121,7 +121,7 @@ def test_what_a_pass_has_changed_keeps_all_else() -> None:
     assert lost == ["/input/0/content/0/prompt_cache_breakpoint"]
     request = read(input=[SHELL])
     [message] = request.messages
-    message = changed(message, parts=(changed(message.parts[0], call_id="c9"),))  # type: ignore[type-var]
+    message = changed(message, content=(changed(message.parts[0], call_id="c9"),))  # type: ignore[type-var]
     expected = [{**SHELL, "call_id": "c9"}]
     assert written(msgspec.structs.replace(request, messages=(message,)))[0]["input"] == expected
 

@@ -168,8 +168,7 @@ def _read_messages(body_messages: list[JSON], context: ReadContext, messages: li
         role, content = message.get("role"), message.get("content")
         if (role == "user" or role == "assistant") and type(content) is str and content and len(message) == 2:
             # by far the most frequent
-            text = Text(content, None, None, content_path)
-            messages.append(Message(role, (text,), path, native=message, plain_text=content))
+            messages.append(Message(role, (), path, native=message, plain_text=content))
             continue
         if role not in _ROLES:
             raise invalid_request(f"{path}/role", "Input should be 'user', 'assistant' or 'system'")
@@ -241,7 +240,7 @@ def _start_at_summary(messages: list[Message], first_message: int, summary: Text
     index = next(index for index, message in enumerate(messages) if summary in message.parts)
     message = messages[index]
     rest = message.parts[message.parts.index(summary) + 1 :]
-    after = [changed(message, parts=rest)] if rest else []
+    after = [changed(message, content=rest)] if rest else []
     return [
         *messages[:first_message],
         Message("user", (summary,), summary.path),

@@ -215,8 +215,7 @@ def _read_tool_result(block: JSONObject, path: str, context: ReadContext) -> Par
     parts: tuple[Any, ...] = ()
     if len(block) == 3 and type(call_id) is str and type(content) is str and content:
         # A shortcut for nearly all results: only type, id and a text.
-        parts = (Text(content, None, None, path + "/content"),)
-        return ToolResult(call_id, parts, _FUNCTION, None, None, path, native=block, plain_text=content)
+        return ToolResult(call_id, (), _FUNCTION, None, None, path, native=block, plain_text=content)
     is_native, context.is_native = context.is_native, True
     if content is not None:
         parts = read_content(content, f"{path}/content", context, readers=_RESULT_READERS)

@@ -107,7 +107,7 @@ class ConversationWriter(msgspec.Struct):
     def _turn_blocks(self, message: Message) -> list[JSONObject]:
         blocks: list[JSONObject] = []
         role = message.role
-        for part in message.parts:
+        for part in message.content or message.parts:
             kind = type(part)
             if self._native:
                 blocks += self._blocks(part, role)

@@ -58,8 +58,10 @@ class ContentsWriter(msgspec.Struct):
                 self._add_system(message)
             elif self._native:
                 self._add_native(message, role)
+            elif message.plain_text and role != self._open:
+                self._start(role, [{"text": message.plain_text}])  # most are
             else:
-                for part in message.parts:
+                for part in message.content or message.parts:
                     if type(part) is Text and role != self._open and part.text and part.citations is None:
                         self._start(role, [{"text": part.text}])  # a shortcut for most: no signature waits
                     else:

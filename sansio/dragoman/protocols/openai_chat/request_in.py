@@ -137,8 +137,8 @@ def _read_messages(items: JSON, signer: Signer) -> tuple[Message, ...]:
         if type(role) is not str:
             read = None
         elif len(item) == 2 and role in _PLAIN_ROLES and type(content := item.get("content")) is str:
-            text = Text(content, None, None, content_path)
-            message = Message(role, (text,), path, native=item, plain_text=content)  # type: ignore[arg-type]
+            parts = () if content else (Text("", path=content_path),)
+            message = Message(role, parts, path, native=item, plain_text=content)  # type: ignore[arg-type]
             out.append(message)
             continue
         else:
@@ -233,8 +233,8 @@ class _MessageReader(msgspec.Struct):
         if len(item) == 3 and type(call_id) is str and type(content) is str:
             # A shortcut: role, id and text.
             kind = _CUSTOM if call_id in self._custom else _FUNCTION
-            text = Text(content, None, None, content_path)
-            result = ToolResult(call_id, (text,), kind, None, None, path, plain_text=content)
+            parts = () if content else (Text("", path=content_path),)
+            result = ToolResult(call_id, parts, kind, None, None, path, plain_text=content)
             return Message("user", (result,), path, native=item)
         return self._result(item, paths, CHECKS.required(item, "tool_call_id", path, STRING))
 

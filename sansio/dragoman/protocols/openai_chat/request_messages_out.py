@@ -227,7 +227,7 @@ def write_simple_turn(run: Sequence[Message], writer: PartWriter) -> JSONObject 
     for message in run:
         if message.name is not None:
             return None
-        for part in message.parts:
+        for part in message.content or message.parts:
             if type(part) is Text and not calls and part.cache is None and part.citations is None:
                 texts.append(part.text)
             elif type(part) is ToolCall and part.cache is None:

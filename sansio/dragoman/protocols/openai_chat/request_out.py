@@ -295,7 +295,7 @@ def _simple_message(message: Message, role: str) -> JSONObject | None:
 
     Nearly all messages in other protocols are like that. role: the one that is sent, or "user" for a result.
     """
-    parts = message.parts
+    parts = message.content
     if len(parts) != 1 or message.name is not None:
         return None
     part = parts[0]
@@ -309,8 +309,8 @@ def _simple_message(message: Message, role: str) -> JSONObject | None:
             and (role != "user" or message.role == role)
         ):
             return {"role": role, "content": part.text}
-    elif type(part) is ToolResult and message.role == "user" and len(part.parts) == 1:
-        text = part.parts[0]
+    elif type(part) is ToolResult and message.role == "user" and len(part.content) == 1:
+        text = part.content[0]
         if (
             part.cache is None
             and not part.is_error

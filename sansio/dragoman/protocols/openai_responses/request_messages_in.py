@@ -167,7 +167,7 @@ class InputReader(msgspec.Struct):
             if signature is not None and signature.origin != NAME:
                 text = render_text(kind, item) or ""
                 reasoning = msgspec.structs.replace(before[0], text=text)
-                self.messages[-1] = msgspec.structs.replace(self.messages[-1], parts=(reasoning,))
+                self.messages[-1] = msgspec.structs.replace(self.messages[-1], content=(reasoning,))
                 return
         self._opaque(item, path, kind)
 

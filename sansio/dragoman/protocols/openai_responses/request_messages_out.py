@@ -66,11 +66,12 @@ class InputWriter(msgspec.Struct):
             if message.plain_text:
                 items.append(_plain_message(message))
                 continue
-            write = _ITEM_WRITERS.get(type(message.parts[0])) if len(message.parts) == 1 else None
+            content = message.content
+            write = _ITEM_WRITERS.get(type(content[0])) if len(content) == 1 else None
             if write is None:
                 self._write_message(message)
             else:
-                write(self, message.parts[0])
+                write(self, content[0])
         if self._signed:
             self._drop_dangling()
         return items
@@ -79,7 +80,7 @@ class InputWriter(msgspec.Struct):
 
     def _write_message(self, message: Message) -> None:
         content: list[JSON] = []
-        for part in message.parts:
+        for part in message.content or message.parts:
             write = _ITEM_WRITERS.get(type(part))
             if write is None and not (type(part) is OpaquePart and part.path == message.path):
                 self._write_content(part, message.role, content)
