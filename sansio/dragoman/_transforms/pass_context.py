@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import TypeAlias
 
 import msgspec
@@ -40,13 +41,15 @@ class Contents(msgspec.Struct, frozen=True):
     is_paired: bool
 
 
+_call_id = attrgetter("call_id")
+
+
 def find_contents(messages: tuple[Message, ...]) -> Contents:
     """Return what the messages hold, by one walk."""
     odd: list[Message] = []
     parts: list[Part] = []
     calls: list[ToolCall] = []
     results: list[ToolResult] = []
-    ids: set[str] = set()
     waiting: set[str] = set()  # ids of calls without a result yet
     answering, is_paired = False, True  # the first result has come
     for message in messages:
@@ -67,9 +70,6 @@ def find_contents(messages: tuple[Message, ...]) -> Contents:
                 parts.append(part)
                 calls.append(part)
                 if is_turn:
-                    if part.call_id in ids:
-                        is_paired = False
-                    ids.add(part.call_id)
                     waiting.add(part.call_id)
                 elif waiting:
                     is_paired = False
@@ -89,7 +89,8 @@ def find_contents(messages: tuple[Message, ...]) -> Contents:
     kinds = set(map(type, parts))
     if odd:
         kinds.add(Message)
-    return Contents(odd, parts, calls, results, kinds, is_paired and not waiting)
+    is_paired = is_paired and not waiting and len(set(map(_call_id, calls))) == len(calls)
+    return Contents(odd, parts, calls, results, kinds, is_paired)
 
 
 class PassContext(msgspec.Struct):
