@@ -64,10 +64,11 @@ class Ledger(msgspec.Struct, eq=False):
     """The losses of one request or response, in the order in which they were found, without repeats.
 
     Attributes:
+        entries: By code and path. To ask if there are any takes no call, as len() does.
         overflow: The number of losses beyond MAX_ENTRIES. They are counted only.
     """
 
-    _entries: dict[tuple[LossCode, str], Loss] = {}
+    entries: dict[tuple[LossCode, str], Loss] = {}
     overflow: int = 0
 
     def __repr__(self) -> str:
@@ -76,12 +77,12 @@ class Ledger(msgspec.Struct, eq=False):
     def add(self, code: LossCode, path: str, detail: str) -> None:
         """Record a loss, unless there is one with this code and path."""
         key = (code, path)
-        if key in self._entries:
+        if key in self.entries:
             return
-        if len(self._entries) >= MAX_ENTRIES:
+        if len(self.entries) >= MAX_ENTRIES:
             self.overflow += 1
             return
-        self._entries[key] = Loss(code, path, detail)
+        self.entries[key] = Loss(code, path, detail)
 
     def dropped(self, path: str, detail: str) -> None:
         """Record that a value was dropped."""
@@ -123,14 +124,14 @@ class Ledger(msgspec.Struct, eq=False):
                 self.add(LossCode.UNKNOWN_FIELD, child(path, key), "not a field of this protocol version")
 
     def __iter__(self) -> Iterator[Loss]:
-        return iter(self._entries.values())
+        return iter(self.entries.values())
 
     def __len__(self) -> int:
-        return len(self._entries) + self.overflow
+        return len(self.entries) + self.overflow
 
     def enforce(self, policy: LossPolicy) -> None:
         """Raise RequestRefused (400) if the policy refuses losses and there are some."""
-        if self._entries and policy is LossPolicy.REFUSE:
+        if self.entries and policy is LossPolicy.REFUSE:
             first = next(iter(self))
             place = first.path or "the request"
             more = f" (and {len(self) - 1} more)" if len(self) > 1 else ""

@@ -23,13 +23,13 @@ def record_end(
     first_content_s: float | None,
 ) -> None:
     """Put the end of a request into its record. machine, first_content_s: of the response that the client got."""
-    if plan.losses:
+    if plan.losses.entries:
         record.losses = [f"{loss.code.value} {loss.path}" for loss in plan.losses]
     if machine is not None:
         first_byte_s = record.first_byte_s
         if first_content_s is not None and first_byte_s is not None and first_content_s > first_byte_s:
             record.first_content_s = first_content_s
-        if machine.losses:
+        if machine.losses.entries:
             record.losses += [f"{loss.code.value} answer:{loss.path}" for loss in machine.losses]
             log_losses(record.id, "response", machine.losses)
             if any(loss.code is LossCode.ESTIMATED for loss in machine.losses):

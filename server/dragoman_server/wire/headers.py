@@ -209,12 +209,11 @@ def loss_header(of_request: Ledger, of_response: Ledger | None = None) -> Header
 
     Paths are places in the client's body, or after `answer:` in the upstream's response.
     """
-    count = len(of_request) + (0 if of_response is None else len(of_response))
-    if not count:
+    if not of_request.entries and (of_response is None or not of_response.entries):
         return []
     entries = [f"{loss.code.value}={ascii(loss.path)[1:-1]}" for loss in of_request]
     entries += [f"{loss.code.value}=answer:{ascii(loss.path)[1:-1]}" for loss in of_response or ()]
-    text = f"{count}"
+    text = f"{len(of_request) + len(of_response or ())}"
     for number, entry in enumerate(entries):
         more = f"{', ' if number else '; '}{entry}"
         if len(text) + len(more) > _LOSS_HEADER_BYTES:
