@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 
 import anyio
 import anyio.lowlevel
+import msgspec
 from msgspec.structs import replace
 from starlette.types import Message, Receive, Scope, Send
 
@@ -86,17 +87,15 @@ class ResponseChannel(Protocol):
         """Write the last piece, or the whole body."""
 
 
-class HttpChannel:
+class HttpChannel(msgspec.Struct, eq=False):
     """The response to an HTTP request. See ResponseChannel. write_now: see NOW."""
 
-    __slots__ = ("_send", "_write_now", "broken", "meter", "started", "watch")
-
-    def __init__(self, send: Send, write_now: WriteNow | None) -> None:
-        self.meter: Meter | None = None
-        self.watch: Callable[[bytes], None] | None = None
-        self.started = self.broken = False
-        self._send = send
-        self._write_now = write_now
+    _send: Send
+    _write_now: WriteNow | None
+    meter: Meter | None = None
+    watch: Callable[[bytes], None] | None = None
+    started: bool = False
+    broken: bool = False
 
     def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> Awaitable[None]:
         self.started = True

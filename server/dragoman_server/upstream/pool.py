@@ -46,17 +46,14 @@ class _Idle(msgspec.Struct, frozen=True):
     expires_at: float
 
 
-class ConnectionLease:
+class ConnectionLease(msgspec.Struct, eq=False):
     """One slot of the pool, and the connection in it, if there is one yet. It ends with release()."""
 
-    __slots__ = ("_idle", "_origin", "_pool", "released", "stream")
-
-    def __init__(self, pool: "ConnectionPool", origin: Origin) -> None:
-        self._pool = pool
-        self._origin = origin
-        self._idle = pool._idle_of[origin]
-        self.released = False
-        self.stream: ByteStream | None = None
+    _pool: "ConnectionPool"
+    _origin: Origin
+    _idle: list[ByteStream]  # of the origin
+    released: bool = False
+    stream: ByteStream | None = None
 
     def reuse(self) -> ByteStream | None:
         """Return the youngest usable idle connection to the origin, if there is one."""
@@ -116,7 +113,7 @@ class ConnectionPool:
             self.busy += 1  # a semaphore takes as long as the rest of a lease
         else:
             await self._wait_for_slot(timeout)
-        return ConnectionLease(self, origin)
+        return ConnectionLease(self, origin, self._idle_of[origin])
 
     async def _wait_for_slot(self, timeout: float | None) -> None:
         turn = Flag()
