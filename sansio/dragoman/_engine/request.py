@@ -246,7 +246,9 @@ class RequestTranslator:
             cache_key=cache_key,
             max_fan_out=self._max_fan_out,
         )
-        request = msgspec.structs.replace(received, model=upstream_model)
+        request = received
+        if upstream_model != received.model:
+            request = msgspec.structs.replace(received, model=upstream_model)
         if rewritten:
             request = msgspec.structs.replace(request, native=decoded, received=received)
         request = self._passes.apply(request, context)
