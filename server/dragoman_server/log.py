@@ -115,9 +115,9 @@ class RequestRecord(msgspec.Struct, omit_defaults=True):
     def as_dict(self) -> dict[str, object]:
         """Return the known fields, times rounded to a tenth of a millisecond, money to a millionth of a cent."""
         known: dict[str, Any] = msgspec.to_builtins(self)
-        for name, digits in _DIGITS:
+        for name, parts in _PARTS:
             if name in known:
-                known[name] = round(known[name], digits)
+                known[name] = int(known[name] * parts + 0.5) / parts  # a third of the time of round()
         # Hardly any line has a text that is too long, and it costs less to add them up.
         if len("".join(filter(None, _TEXTS(self)))) > _MAX_TEXT_LENGTH:
             known.update({name: shorten(text) for name, text in known.items() if isinstance(text, str)})
@@ -125,7 +125,7 @@ class RequestRecord(msgspec.Struct, omit_defaults=True):
 
 
 _KINDS = RequestRecord.__annotations__.items()
-_DIGITS = [(name, 4 if name.endswith("_s") else 8) for name, kind in _KINDS if kind == float | None]
+_PARTS = [(name, 1e4 if name.endswith("_s") else 1e8) for name, kind in _KINDS if kind == float | None]
 _TEXTS = attrgetter(*[name for name, kind in _KINDS if kind in (str, str | None)])
 
 
