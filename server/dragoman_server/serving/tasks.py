@@ -83,13 +83,15 @@ class AppEvents(Changes):
             if self._events is None:
                 self._events = deque()
             self._events.append(event)
-            self.note()
+            if self._futures is not None:
+                self.note()
         return True
 
     def end(self, event: Message, *, has_left: bool) -> None:
         """Add a disconnect. has_left: the client has left, and the response is not complete."""
         self._last = self._last or event
-        self.note()
+        if self._futures is not None:
+            self.note()
         if has_left and not self.ended:
             self.lose()
 
@@ -151,7 +153,8 @@ class AppEvents(Changes):
         """Drop all events, now and later, because the application has ended."""
         self.ended = True
         self._events = None
-        self.note()
+        if self._futures is not None:
+            self.note()
 
 
 def _size(event: Message) -> int:

@@ -59,9 +59,10 @@ class Reserve(Operation[Reservation | NoRoom], frozen=True):
             candidates = [*[other for other in candidates if other.account == account], *candidates]
         available_at = NEVER
         for candidate in candidates:
-            at = self._available_at(tables, candidate, health.get(candidate.account, INITIAL_HEALTH))
+            state = health.get(candidate.account, INITIAL_HEALTH)
+            at = self._available_at(tables, candidate, state)
             if not at:
-                self._record_use(tables, candidate)
+                self._record_use(tables, candidate, state)
                 return Reservation(candidate, self.lease)
             available_at = min(available_at, at)
         return NoRoom(available_at)
@@ -82,7 +83,7 @@ class Reserve(Operation[Reservation | NoRoom], frozen=True):
             at = max(at, now + LEASE_RETRY_S)
         return at
 
-    def _record_use(self, tables: Tables, candidate: Candidate) -> None:
+    def _record_use(self, tables: Tables, candidate: Candidate, health: Health) -> None:
         account = candidate.account
         if candidate.requests is not None:
             _count(tables, candidate.requests, 1.0, self.now)
@@ -90,7 +91,6 @@ class Reserve(Operation[Reservation | NoRoom], frozen=True):
             tables.put_lease(account, self.lease, self.now + LEASE_S)
         if self.conversation is not None:
             tables.put_conversation(self.conversation, account, self.now)
-        health = tables.health().get(account, INITIAL_HEALTH)
         tables.put_health(account, with_last_use(health, self.now))
 
     def keys(self) -> list[str]:
@@ -109,7 +109,8 @@ class Reserve(Operation[Reservation | NoRoom], frozen=True):
 
     def follow(self, local: Tables, result: Reservation | NoRoom) -> None:
         if isinstance(result, Reservation):
-            self._record_use(local, result.candidate)
+            state = local.health().get(result.candidate.account, INITIAL_HEALTH)
+            self._record_use(local, result.candidate, state)
 
     def retries(self) -> Sequence[Operation[Any]]:
         return [
