@@ -18,7 +18,7 @@ import msgspec
 
 from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.losses import Loss, LossCode
-from dragoman._ir.native import changed
+from dragoman._ir.native import changed, unknown_members
 from dragoman._ir.request import (
     Media,
     Message,
@@ -157,7 +157,8 @@ class ConversationReader(msgspec.Struct):
             rename(part)
             signature = part.get(SIGNATURE)
             kind = next((name for name in DATA_MEMBERS if part.get(name) is not None), None)
-        signed = self._signatures(part, kind, path) if signature or self._thoughts else ()
+        is_signed = signature or (self._thoughts and kind != "text")
+        signed = self._signatures(part, kind, path) if is_signed else ()
         if kind is None:
             unknown = next((name for name in part if name not in shapes.TEXT_SHAPE), None)
             if unknown is not None:
@@ -340,7 +341,7 @@ def _is_models(content: JSON) -> bool:
 def _joined(parts: list[Part]) -> list[Part]:
     """Join adjacent texts of the model: they are pieces of one, as in its streams, which an empty one may end."""
     out: list[Part] = []
-    for are_texts, found in groupby(parts, lambda part: type(part) is Text and part.shape is None):
+    for are_texts, found in groupby(parts, lambda part: type(part) is Text and unknown_members(part) is None):
         if not are_texts:
             out += found
             continue
