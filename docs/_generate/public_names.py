@@ -35,6 +35,7 @@ _VALUES = {
     "HostedUse": "What a tool that the upstream runs does.",
     "JSONObject": "A decoded JSON object.",
     "JSON_ARRAY": "The framing of a stream as one JSON array.",
+    "MAX_COUNT": "The largest count of tokens and the like that is read.",
     "MAX_DOCUMENT_BYTES": "The largest JSON text that is decoded.",
     "MAX_FINDINGS": "More findings than this are only counted.",
     "MODEL_IN_PATH": "Stands for the model in the path of an endpoint.",

@@ -5,6 +5,7 @@ decode() and encode() keep what JSON can hold: unknown members, the order of mem
 
 from dragoman._wire.json import (
     JSON,
+    MAX_COUNT,
     MAX_DOCUMENT_BYTES,
     JSONObject,
     decode,
@@ -13,12 +14,14 @@ from dragoman._wire.json import (
     encode_lines,
     encode_text,
     kind_of,
+    read_count,
 )
 from dragoman._wire.limits import search
 from dragoman._wire.splice import all_members, splice_model
 
 __all__ = [
     "JSON",
+    "MAX_COUNT",
     "MAX_DOCUMENT_BYTES",
     "JSONObject",
     "all_members",
@@ -28,6 +31,7 @@ __all__ = [
     "encode_lines",
     "encode_text",
     "kind_of",
+    "read_count",
     "search",
     "splice_model",
 ]

@@ -15,7 +15,7 @@ import msgspec
 
 from dragoman._ir.losses import Ledger
 from dragoman._wire.errors import WireError
-from dragoman._wire.json import JSON, JSONObject
+from dragoman._wire.json import JSON, JSONObject, read_count
 
 
 class IdentityEnum(Enum):
@@ -350,8 +350,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     def cache_write_1h(self) -> int | None:
         """The part of `cache_write` that is kept for an hour, which has its own price. `extra` has it, for writers."""
         written = (self.extra or {}).get("cache_creation")
-        found = written.get("ephemeral_1h_input_tokens") if isinstance(written, dict) else None
-        return found if type(found) is int and found >= 0 else None
+        return read_count(written, "ephemeral_1h_input_tokens")
 
     def consistent(self) -> Usage:
         """Return the same figures with no part larger than its whole.

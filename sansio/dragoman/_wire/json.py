@@ -24,6 +24,10 @@ JSONObject: TypeAlias = dict[str, JSON]
 # Anthropic accepts up to 32 MB (platform.claude.com/docs/en/api/errors, read 2026-11-22), OpenAI more.
 MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
 
+# The largest integer that is taken for a count: a thousand times the tokens of any context. Millions of them add up to
+# 64 bits.
+MAX_COUNT = 10_000_000_000
+
 _decode = msgspec.json.Decoder().decode
 _ENCODER = msgspec.json.Encoder()
 _encode = _ENCODER.encode
@@ -200,12 +204,15 @@ def objects_in(value: JSON) -> list[JSONObject]:
 
 
 def read_count(value: JSON, *path: str) -> int | None:
-    """Return the count at a path of members: an integer from 0, or a value that stands for one. None without it."""
+    """Return the count at a path of members: an integer from 0 to MAX_COUNT, or a value that stands for one.
+
+    None without it.
+    """
     for name in path:
         value = value.get(name) if type(value) is dict else None
     if type(value) is not int and value is not None:
         value = read_integer(value)
-    return value if type(value) is int and value >= 0 else None
+    return value if type(value) is int and 0 <= value <= MAX_COUNT else None
 
 
 def read_integer(value: JSON) -> JSON:

@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute
 
 from dragoman import RemoteProtocolError, RequestHead, RequestRefused, estimate_tokens
 from dragoman.codec import Endpoint, ProtocolSpec, TokenCount, fill_path
-from dragoman.jsontext import JSONObject, decode_object, encode
+from dragoman.jsontext import JSONObject, decode_object, encode, read_count
 from dragoman_server.capabilities.cloud_apis import cloud_api_of
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.gateway import Gateway
@@ -104,8 +104,8 @@ class CountEndpoint(BaseEndpoint):
                 request.record.error = f"the upstream did not count within {COUNT_TIMEOUT_S:g} s"
             return None
         if reply.status == 200:
-            tokens = decode_object(reply.body, "the count").get(count.member)
-            if type(tokens) is not int:
+            tokens = read_count(decode_object(reply.body, "the count"), count.member)
+            if tokens is None:
                 request.record.error = "the upstream's response is not a token count"
                 return None
             request.record.input_tokens = tokens

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from dragoman import ErrorKind, Ledger, Outcome, ResponseMachine, Usage, WireError
-from dragoman.jsontext import JSONObject
+from dragoman.jsontext import MAX_COUNT, JSONObject
 from dragoman_server.relayed.table import JSON, SSE
 
 # Bytes at the end of a body in which its usage is looked for.
@@ -155,6 +155,8 @@ def last_usage(tail: bytes) -> Mapping[str, float]:
         except (ValueError, RecursionError):
             continue
         return {
-            name: each for name, each in value.items() if type(each) in (int, float) and 0 <= each < 2**53
+            name: each
+            for name, each in value.items()
+            if type(each) in (int, float) and 0 <= each <= MAX_COUNT
         }
     return {}

@@ -13,6 +13,7 @@ from dragoman._wire import json as _json
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import (
     JSON,
+    MAX_COUNT,
     MAX_DOCUMENT_BYTES,
     ObjectEnd,
     decode,
@@ -22,6 +23,7 @@ from dragoman._wire.json import (
     encode_text,
     is_object_text,
     kind_of,
+    read_count,
     text_or_none,
     too_deep,
     wrong_type,
@@ -221,6 +223,23 @@ def test_text_or_none(value: JSON, text: str | None) -> None:
 
 
 # Encoding
+
+
+@pytest.mark.parametrize(
+    ("value", "count"),
+    [
+        (0, 0),
+        (7.0, 7),
+        ("8", 8),
+        (MAX_COUNT, MAX_COUNT),
+        (MAX_COUNT + 1, None),
+        (1e300, None),
+        (-1, None),
+        (True, None),
+    ],
+)
+def test_a_count(value: JSON, count: int | None) -> None:
+    assert read_count({"a": {"b": value}}, "a", "b") == count
 
 
 def test_compact_and_in_order() -> None:

@@ -226,6 +226,7 @@ FAILURES: dict[str, Script] = {
     "a server error": Script([b"<html>"], status=502),
     "no JSON": Script([b"hello"]),
     "no count": Script([b'{"input_tokens": "many"}']),
+    "no possible count": Script([b'{"input_tokens": 10000000001}']),
     "cut": Script([b'{"input_']),
     "silence before the head": Script(connect=[Sleep(COUNT_TIMEOUT_S + 1)]),
     "silence in the body": Script([b'{"input_tokens"', Sleep(COUNT_TIMEOUT_S + 1), b":5}"]),

@@ -314,6 +314,7 @@ USAGE: list[tuple[str, bytes, dict[str, Any]]] = [
     ("/v1/rerank", b"{}", {}),
     ("/v1/rerank", b'{"usage":null}', {}),
     ("/v1/rerank", b'{"usage":{"total_tokens":1e400}}', {}),
+    ("/v1/rerank", b'{"usage":{"total_tokens":10000000001}}', {}),
     ("/v1/rerank", b'{"usage":{"total_tokens":' + b"[" * 4000, {}),
 ]  # fmt: skip
 

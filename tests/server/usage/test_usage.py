@@ -452,9 +452,11 @@ async def test_an_application_in_code_writes_nothing_to_disk() -> None:
 
 
 async def test_the_tokens_of_a_response_of_a_model_without_a_price() -> None:
+    """A figure that can be no count is left out: SQLite takes no integer of more than 64 bits."""
     usage = {
         "prompt_tokens": 20,
         "completion_tokens": 7,
+        "prompt_tokens_details": {"cached_tokens": 2**64},
         "completion_tokens_details": {"reasoning_tokens": 4},
     }
     script: Script = whole(chat_response({"content": "Hi"}, usage=usage))
@@ -465,6 +467,7 @@ async def test_the_tokens_of_a_response_of_a_model_without_a_price() -> None:
     expected = {
         "input_tokens": 20,
         "output_tokens": 7,
+        "cached_tokens": 0,
         "reasoning_tokens": 4,
         "unpriced": 1,
         "cost_usd": None,

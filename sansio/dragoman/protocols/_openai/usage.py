@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from dragoman._ir.shape import members
-from dragoman._wire.json import JSON, JSONObject, read_count
+from dragoman._wire.json import JSON, MAX_COUNT, JSONObject, read_count
 
 # What hosts add to usage for their own bookkeeping: times, details, the same figures once more (seen in recorded
 # responses, November 2026).
@@ -40,6 +40,8 @@ def read_counts(usage: JSONObject, counters: UsageFields) -> dict[str, JSON]:
         if not isinstance(counter, str):
             if type(value) is dict:
                 counts.update(read_counts(value, counter))
-        elif (count := value if type(value) is int and value >= 0 else read_count(value)) is not None:
+        elif (
+            count := value if type(value) is int and 0 <= value <= MAX_COUNT else read_count(value)
+        ) is not None:
             counts.setdefault(counter, count)
     return counts
