@@ -3,7 +3,7 @@
 Nothing else of it changes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 from urllib.parse import unquote_plus
 
@@ -229,9 +229,8 @@ class RelayedPlanner(Planner, kw_only=True, eq=False):
         if self.row.model in (ModelPlace.PATH, ModelPlace.RESOURCE):
             return self.body if model == upstream_model else with_named_model(self.body, upstream_model), None
         if self.row.model is ModelPlace.REQUESTS and self.models:
-            renamed: Mapping[str, str] = self._renamed or {model: upstream_model}
-            unchanged = all(each == name for each, name in renamed.items())
-            return self.body if unchanged else with_models(self.body, renamed), None
+            # Also if no name changes: of a member that is there twice the upstream gets the one that was checked.
+            return with_models(self.body, self._renamed or {model: upstream_model}), None
         return splice_model(self.body, self.request_head, upstream_model) if model else self.body, None
 
     def _relayed_headers(self, to: Destination) -> HeaderList:

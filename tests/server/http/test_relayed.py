@@ -630,6 +630,8 @@ def batch(*models: str) -> dict[str, Any]:
     [
         (batch("claude/x", "opus"), batch("x", "claude-opus-5")),
         (batch("opus"), batch("claude-opus-5")),
+        # The upstream gets the one that was checked, also if its name does not change.
+        (b'{"requests":[],"requests":[{"custom_id":"a","params":{"model": "x","n": [1.50]}}]}', batch("x")),
         (batch("claude/x", "emb"), (404, 'the upstream "up" speaks no protocol that has /v1/messages/batches')),
         (batch("claude/x", "other/x"), (400, "have to lead to one upstream, and these lead to claude and other")),
         (batch("nowhere"), (404, "not known here")),
@@ -643,7 +645,7 @@ def batch(*models: str) -> dict[str, Any]:
 )  # fmt: skip
 async def test_the_requests_of_a_batch_lead_to_one_upstream(body: Any, expected: Any) -> None:
     other = upstream("other", "anthropic_messages", "http://other.test")
-    models = {**ALIASES, "opus": "claude/claude-opus-5"}
+    models = {**ALIASES, "opus": "claude/claude-opus-5", "x": "claude/x"}
     async with gateway(upstreams=(*BOTH, other), models=models) as (app, fake):
         client = await call(app, "/v1/messages/batches", body, headers=MESSAGES)
         if isinstance(expected, dict):
@@ -651,6 +653,7 @@ async def test_the_requests_of_a_batch_lead_to_one_upstream(body: Any, expected:
             found = (fake.sent[0].url, fake.sent[0].body)
             assert found == ("http://claude.test/v1/messages/batches", expected)
             assert b'"params":{"model": ' in fake.sent[0].content  # the spaces are the client's
+            assert fake.sent[0].content.count(b'"requests"') == 1
             return
         assert (client.status, expected[1] in message(client), fake.sent) == (expected[0], True, [])
         assert check_error("anthropic_messages", client.status, client.body) == []
