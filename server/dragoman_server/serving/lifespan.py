@@ -1,7 +1,7 @@
 """Run the application's start and end: the ASGI lifespan protocol."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,13 +14,16 @@ _log = logging.getLogger("dragoman.server")
 
 
 @asynccontextmanager
-async def lifespan(app: ASGIApp, startup_s: float, shutdown_s: float) -> AsyncIterator[dict[str, Any]]:
+async def lifespan(
+    app: ASGIApp, startup_s: float, shutdown_s: float, on_failure: Callable[[], object]
+) -> AsyncIterator[dict[str, Any]]:
     """Start the application, and shut it down at the end of the block. Yield the state for the scope of each request.
 
-    startup_s, shutdown_s: seconds that it may take. Raises StartupError if the application refuses to start or is not
-    ready in time.
+    startup_s, shutdown_s: seconds that it may take. on_failure: called if the application fails meanwhile, because it
+    then answers all requests with errors. Raises StartupError if the application refuses to start, is not ready in
+    time, or has failed.
     """
-    run = _Lifespan(app)
+    run = _Lifespan(app, on_failure)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run.run)
         with anyio.move_on_after(startup_s):
@@ -34,12 +37,14 @@ async def lifespan(app: ASGIApp, startup_s: float, shutdown_s: float) -> AsyncIt
                 await run.stopped.wait()
         tasks.cancel_scope.cancel()
     if run.failure is not None:
-        raise StartupError(f"the application did not start: {run.failure}")
+        raise StartupError(f"the application {'failed' if run.began else 'did not start'}: {run.failure}")
 
 
 class _Lifespan:
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, on_failure: Callable[[], object]) -> None:
         self._app = app
+        self._on_failure = on_failure
+        self.began = False  # the application has started
         self._sent_startup = False
         self.state: dict[str, Any] = {}
         self.failure: str | None = None
@@ -52,11 +57,13 @@ class _Lifespan:
         except Exception as error:
             if self.failure is not None:
                 pass  # Starlette raises it again after it has reported it
-            elif self.started.is_set():
-                # It may still serve requests; only its shutdown will not run.
-                _log.exception("the application's lifespan failed")
             else:
-                self.failure = f"{type(error).__name__}: {error}"
+                if self.began:
+                    _log.exception("the application's lifespan failed")
+                if not self.stopping.is_set():
+                    self.failure = f"{type(error).__name__}: {error}"
+                if self.began and self.failure is not None:
+                    self._on_failure()
         finally:
             self.started.set()
             self.stopped.set()
@@ -77,6 +84,7 @@ class _Lifespan:
             self.failure = (
                 text if text and "." in name and name.replace(".", "").isidentifier() else lines[-1].strip()
             )
+        self.began |= message["type"] == "lifespan.startup.complete"
         if message["type"].startswith("lifespan.startup."):
             self.started.set()
         else:

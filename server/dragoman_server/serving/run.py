@@ -327,7 +327,7 @@ class _Worker:
             import asyncio
 
             asyncio.get_running_loop().set_exception_handler(_handle_loop_error)
-        async with lifespan(self.app, _STARTUP_S, SHUTDOWN_S) as state:
+        async with lifespan(self.app, _STARTUP_S, SHUTDOWN_S, self._application_failed) as state:
             tls = _tls_context(server)
             self.context = WorkerContext(self.app, server, state, tls, self.requests)
             with anyio.CancelScope() as self.connections:
@@ -363,9 +363,15 @@ class _Worker:
         if parent is not None:
             # Readable means that the supervisor has ended, and cannot send a signal.
             await anyio.wait_readable(cast(Any, parent.sentinel))
-            if not self.stop_begun.is_set():
-                self.exit_within(_stop_s(self.settings))
-                self._stop("the supervisor has ended")
+            self._stop_without_signal("the supervisor has ended")
+
+    def _application_failed(self) -> None:
+        self._stop_without_signal("the application has failed")
+
+    def _stop_without_signal(self, reason: str) -> None:
+        if not self.stop_begun.is_set():
+            self.exit_within(_stop_s(self.settings))
+            self._stop(reason)
 
     def _cancel_requests(self) -> None:
         self.requests_cancelled = True

@@ -14,6 +14,10 @@ from dragoman_server.serving.sockets import StartupError
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
 
+def unexpected() -> None:
+    raise AssertionError("it has failed while it served")
+
+
 class Application:
     """start, end: what it sends; a number: it takes as many seconds; an exception: it raises it. None: it returns."""
 
@@ -39,7 +43,7 @@ class Application:
 
 async def test_it_starts_and_ends() -> None:
     app = Application(start=3, end=2)
-    async with lifespan(app, 30, 5) as state:
+    async with lifespan(app, 30, 5, unexpected) as state:
         assert anyio.current_time() == 3
         assert state == {"color": "blue"}
         assert app.seen == ["startup"]
@@ -57,7 +61,7 @@ async def test_it_starts_and_ends() -> None:
 )
 async def test_an_application_that_does_not_start(start: Any, reason: str) -> None:
     with pytest.raises(StartupError, match=f"^the application did not start: {reason}$"):
-        async with lifespan(Application(start), 30, 5):
+        async with lifespan(Application(start), 30, 5, unexpected):
             raise AssertionError("it has not started")
 
 
@@ -81,14 +85,14 @@ async def test_a_reported_failure_is_its_text_and_not_logged_again(
         raise RuntimeError(last_line)
 
     with pytest.raises(StartupError) as raised:
-        async with lifespan(app, 30, 5):
+        async with lifespan(app, 30, 5, unexpected):
             raise AssertionError("it has not started")
     assert str(raised.value) == f"the application did not start: {reason}"
     assert caplog.records == []
 
 
 async def test_a_shutdown_has_its_time() -> None:
-    async with lifespan(Application(end=100), 30, 5):
+    async with lifespan(Application(end=100), 30, 5, unexpected):
         pass
     assert anyio.current_time() == 5
 
@@ -98,13 +102,26 @@ async def test_a_shutdown_that_fails_is_an_end_too(
     end: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("dragoman"), "propagate", True)
-    async with lifespan(Application(end=end), 30, 5):
+    async with lifespan(Application(end=end), 30, 5, unexpected):
         pass
     assert anyio.current_time() == 0
     assert len(caplog.records) == (end is not None)
 
 
 async def test_an_application_that_returns_has_nothing_to_start() -> None:
-    async with lifespan(Application(start=None), 30, 5):
+    async with lifespan(Application(start=None), 30, 5, unexpected):
         pass
     assert anyio.current_time() == 0
+
+
+async def test_an_application_that_fails_while_it_serves() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "lifespan.startup.complete"})
+        await anyio.sleep(3)
+        raise ValueError("a bug")
+
+    failed = anyio.Event()
+    with pytest.raises(StartupError, match=r"^the application failed: ValueError: a bug$"):
+        async with lifespan(app, 30, 5, failed.set):
+            await failed.wait()
+    assert anyio.current_time() == 3
