@@ -32,7 +32,7 @@ from dragoman_server.accounts.stores.operations import (
     Spend,
     WriteKeyTable,
 )
-from dragoman_server.accounts.stores.resilient import DEADLINE_S, ResilientStore
+from dragoman_server.accounts.stores.resilient import DEADLINE_S, PROBE, ResilientStore
 from dragoman_server.policy.error_actions import ErrorAction
 from dragoman_server.policy.health import Health
 
@@ -57,7 +57,7 @@ class FakeStore(MemoryAccountStore):
         self.probes = 0
 
     async def apply(self, operation: Operation[Any]) -> Any:
-        is_probe = operation == Reserve((), None, "", 0.0)
+        is_probe = operation == PROBE
         if is_probe:
             self.probes += 1
         else:

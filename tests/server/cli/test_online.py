@@ -446,6 +446,16 @@ async def test_a_store_that_responds(store: str) -> None:
     assert (finding.severity, finding.check) == (CheckSeverity.OK, "store")
 
 
+@pytest.mark.parametrize("store", STORES)
+async def test_a_store_that_takes_no_writes(store: str) -> None:
+    with valkey_server() as server:
+        assert server.command("CONFIG", "SET", "maxmemory", "1")
+        environ = {f"DRAGOMAN_{store}_STORE": "valkey", f"DRAGOMAN_{store}_STORE_URL": server.url}
+        (finding,) = await found("", **environ)
+    assert (finding.severity, finding.check) == (STORES[store], "store")
+    assert "used memory > 'maxmemory'" in finding.text
+
+
 async def test_stored_keys_whose_group_is_gone() -> None:
     with valkey_server() as server:
         store = ValkeyAccountStore(server.url)

@@ -19,7 +19,7 @@ import anyio
 
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
-from dragoman_server.accounts.stores.operations import Reserve
+from dragoman_server.accounts.stores.operations import Add
 from dragoman_server.policy.health import INITIAL_HEALTH, Health
 
 LOG = logging.getLogger("dragoman.accounts")
@@ -32,10 +32,10 @@ DEADLINE_S = 0.05
 _MAX_FAILURES = 3
 # Seconds between probes while the store does not respond.
 _PROBE_S = 0.25
-# A store that fails so soon after it worked again, as with a full disk, is left alone for longer each time: from
-# _PROBE_S up to this.
+# A store that fails so soon after it worked again is left alone for longer each time: from _PROBE_S up to this.
 _MAX_PAUSE_S = 10.0
-_PROBE: Operation[Any] = Reserve((), None, "", 0.0)
+# It writes, as requests do: a store with a full disk, or a server that only reads, does not work. It has expired.
+PROBE: Operation[Any] = Add([("probe", 1.0)], 1.0, 0.0)
 # Writes that the store has missed. The oldest are dropped, because they are out of date.
 _MAX_PENDING = 1000
 # Tries of one write, so that one which never works does not block all others.
@@ -174,9 +174,9 @@ class ResilientStore:
 
     async def _catch_up(self) -> bool:
         """Make all writes that the store has missed. Return false if it does not respond."""
-        operation, tries = _PROBE, 0
+        operation, tries = PROBE, 0
         try:
-            await self._apply_in_time(_PROBE)
+            await self._apply_in_time(PROBE)
             while self._pending:
                 operation, tries = self._pending.popleft()
                 await self._apply_in_time(operation)

@@ -1,7 +1,6 @@
 """Checks that need sockets: the port, stores on servers, the upstreams, and by them the clock; run in parallel."""
 
 import math
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -11,7 +10,7 @@ import anyio
 from dragoman_server.accounts.key_findings import key_findings
 from dragoman_server.accounts.stored_keys import StoredKeys
 from dragoman_server.accounts.stores.base import AccountStoreError
-from dragoman_server.accounts.stores.operations import Add
+from dragoman_server.accounts.stores.resilient import PROBE
 from dragoman_server.cli.doctor.upstreams import UpstreamExamination
 from dragoman_server.cli.listeners import find_listener, port_advice
 from dragoman_server.config.loader import LoadedConfig
@@ -111,9 +110,7 @@ async def _examine_store(loaded: LoadedConfig, name: str, findings: list[CheckFi
     store: ValkeyAccountStore | ValkeyUsageStore
     if name == "account_store":
         store = accounts = ValkeyAccountStore(url.reveal())
-        write: Callable[[], Awaitable[object]] = partial(
-            accounts.apply, Add([("doctor", None)], 0.0, time.time())
-        )
+        write: Callable[[], Awaitable[object]] = partial(accounts.apply, PROBE)
         report = CheckFinding.error
     else:
         store = usage = ValkeyUsageStore(url.reveal())
