@@ -131,8 +131,8 @@ def test_a_store_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_disk_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1_500_000))
-    usage, finding = found('server.audit_log = "audit.jsonl"\n')
-    assert (finding.severity, usage.severity) == (CheckSeverity.ERROR, CheckSeverity.WARNING)
+    _, finding = found('server.audit_log = "audit.jsonl"\n')
+    assert finding.severity is CheckSeverity.WARNING, "an error would keep the gateway from starting"
     assert finding.text == f"the disk of {Path.cwd()} is full: 1 MB are free"
 
 

@@ -199,7 +199,9 @@ def _store_files(loaded: LoadedConfig) -> Iterator[CheckFinding]:
             yield report("store", subject, text, fix)
         elif (free := shutil.disk_usage(folder).free) < _MIN_FREE_BYTES:
             text = f"the disk of {folder.absolute()} is full: {free // 1_000_000} MB are free"
-            yield report("store", subject, text, "make room on it")
+            yield CheckFinding.warning(
+                "store", subject, text, "make room on it"
+            )  # the gateway serves all the same
         # SQLite makes further files next to it.
         for needed in (folder, path):
             if needed.exists() and not os.access(needed, os.R_OK | os.W_OK):
