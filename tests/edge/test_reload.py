@@ -271,7 +271,7 @@ def test_a_worker_that_is_starting_gets_the_new_configuration_once_it_serves(tmp
         gateway.signal(signal.SIGTERM)
         assert gateway.wait() == 0
     found = [line["message"] for line in gateway.log() if line["level"] == "error"]
-    assert found == ["worker 0 ended with code -9; starting another"]
+    assert found == ["worker 0 ended by SIGKILL; starting another"]
 
 
 def test_a_renewed_certificate_is_used_by_the_next_connection(

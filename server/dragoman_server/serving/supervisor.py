@@ -167,7 +167,9 @@ class Supervisor:
             worker.process.join()
             self.on_end(worker.process.pid or 0)
             if not self.stopping.is_set():
-                _log.error("worker %d ended with code %s; starting another", number, worker.process.exitcode)
+                code = worker.process.exitcode or 0
+                how = f"with code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
+                _log.error("worker %d ended %s; starting another", number, how)
                 await anyio.sleep(_RESPAWN_PAUSE_S)
 
     def _start(self) -> _WorkerProcess:
