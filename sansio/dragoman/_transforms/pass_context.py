@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from typing import TypeAlias
 
 import msgspec
@@ -39,9 +38,6 @@ class Contents(msgspec.Struct, frozen=True):
     results: list[ToolResult]
     kinds: set[type]
     is_paired: bool
-
-
-_call_id = attrgetter("call_id")
 
 
 def find_contents(messages: tuple[Message, ...]) -> Contents:
@@ -89,7 +85,7 @@ def find_contents(messages: tuple[Message, ...]) -> Contents:
     kinds = set(map(type, parts))
     if odd:
         kinds.add(Message)
-    is_paired = is_paired and not waiting and len(set(map(_call_id, calls))) == len(calls)
+    is_paired = is_paired and not waiting and len({call.call_id for call in calls}) == len(calls)
     return Contents(odd, parts, calls, results, kinds, is_paired)
 
 

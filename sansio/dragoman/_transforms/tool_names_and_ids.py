@@ -8,6 +8,7 @@ same bytes each turn, and prompt caches and earlier turns stay valid. `tools.fit
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from dragoman.codec import ToolLimits
 
@@ -58,7 +59,7 @@ def fit_call_id(call_id: str, limits: ToolLimits, form: str = "any") -> str:
     return _shorten(clean, call_id, limit)
 
 
-def fits_call_ids(ids: list[str], limits: ToolLimits, form: str) -> bool:
+def fits_call_ids(ids: Collection[str], limits: ToolLimits, form: str) -> bool:
     """True if `fit_call_id` changes none of some ids."""
     if form == "alnum9":
         return all(map(_ALNUM9.fullmatch, ids))

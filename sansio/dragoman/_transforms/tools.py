@@ -31,7 +31,6 @@ from dragoman._wire.json_schema import inline_references
 
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 _name, _namespace = attrgetter("name"), attrgetter("namespace")
-_full_name, _call_id = attrgetter("namespace", "name"), attrgetter("call_id")
 
 
 def fit_tools(request: Request, context: PassContext) -> Request:
@@ -50,15 +49,17 @@ def fit_tools(request: Request, context: PassContext) -> Request:
     tools = request.tools
     if tools and not fitter.accepts(tools):
         tools = tuple([fitter.tool(tool) for tool in tools])
-    if not fitter.accepts_calls(contents.calls, contents.results):
+    parts: list[ToolCall | ToolResult] = [*contents.calls, *contents.results]
+    used_ids = frozenset([part.call_id for part in parts])
+    if not fitter.accepts_calls(contents.calls, parts, used_ids):
         request = map_parts(request, {ToolCall: fitter.call, ToolResult: fitter.result})
     choice = request.tool_choice
     if choice is not None and fitter.origins:
         choice = fitter.choice(choice)
     declared = frozenset([tool.name for tool in tools if type(tool) is not HostedTool])
-    if declared or fitter.sent_ids:
+    if declared or used_ids:
         context.undo = msgspec.structs.replace(
-            context.undo, origins=fitter.origins, used_ids=frozenset(fitter.sent_ids), declared=declared
+            context.undo, origins=fitter.origins, used_ids=used_ids, declared=declared
         )
     if choice is request.tool_choice and (tools is request.tools or all(map(is_, tools, request.tools))):
         return request  # as most are
@@ -153,7 +154,6 @@ class _ToolFitter:
 
     Attributes:
         origins: Sent name of a changed tool -> the client's tool.
-        sent_ids: The client's call id -> the id that is sent.
     """
 
     def __init__(self, context: PassContext) -> None:
@@ -168,7 +168,7 @@ class _ToolFitter:
         self._sent_names: dict[tuple[str | None, str], tuple[str, str | None]] = {}
         self._used_names: set[tuple[str | None, str]] = set()
         self.origins: dict[str, ToolOrigin] = {}
-        self.sent_ids: dict[str, str] = {}
+        self._sent_ids: dict[str, str] = {}  # the client's call id -> the id that is sent
 
     def accepts(self, tools: tuple[Tool, ...]) -> bool:
         """True if all tools are functions without namespaces whose names fit and differ, as nearly always."""
@@ -184,19 +184,16 @@ class _ToolFitter:
         self._used_names.update(sent_names)
         return True
 
-    def accepts_calls(self, calls: list[ToolCall], results: list[ToolResult]) -> bool:
-        """True if all calls and results stay as they are, as nearly always."""
-        parts: list[ToolCall | ToolResult] = [*calls, *results]
-        ids: list[str] = list(map(_call_id, parts))
+    def accepts_calls(
+        self, calls: list[ToolCall], parts: list[ToolCall | ToolResult], ids: frozenset[str]
+    ) -> bool:
+        """True if all calls and results stay as they are, as nearly always. parts: both. ids: theirs."""
         if self._functions or not fits_call_ids(ids, self._limits, self._call_id_form):
             return False
         if not self._custom and [part for part in parts if part.kind is _CUSTOM]:
             return False
-        for namespace, name in dict.fromkeys(map(_full_name, calls)):
-            if self._name(name, namespace) != (name, namespace):
-                return False
-        self.sent_ids = dict(zip(ids, ids, strict=True))
-        return True
+        names = dict.fromkeys([(call.name, call.namespace) for call in calls])
+        return all(self._name(*name) == name for name in names)
 
     def tool(self, tool: Tool) -> Tool:
         if type(tool) is HostedTool:
@@ -262,7 +259,7 @@ class _ToolFitter:
     def call(self, call: ToolCall) -> ToolCall:
         """Return the call itself unless it must change: most never do."""
         as_function = call.kind is _CUSTOM and not self._custom
-        call_id = self.sent_ids[call.call_id] = fit_call_id(call.call_id, self._limits, self._call_id_form)
+        call_id = self._sent_ids[call.call_id] = fit_call_id(call.call_id, self._limits, self._call_id_form)
         if call.hosted in self._functions:
             name, namespace = self._functions[call.hosted], None
         else:
@@ -283,10 +280,10 @@ class _ToolFitter:
 
     def result(self, result: ToolResult) -> ToolResult:
         as_function = result.kind is _CUSTOM and not self._custom
-        call_id = self.sent_ids.get(result.call_id)
+        call_id = self._sent_ids.get(result.call_id)
         if not call_id:
             call_id = fit_call_id(result.call_id, self._limits, self._call_id_form)
-            self.sent_ids[result.call_id] = call_id
+            self._sent_ids[result.call_id] = call_id
         if not as_function and call_id == result.call_id:
             return result
         kind = ToolKind.FUNCTION if as_function else result.kind
