@@ -102,7 +102,7 @@ class Ledger(msgspec.Struct, eq=False):
 
     def foreign_reasoning(self, path: str, origin: str) -> None:
         """Record that the upstream cannot read reasoning that this protocol has signed, "" for none."""
-        whose = f"reasoning of {origin or 'a response that was cut off'}"
+        whose = f"reasoning of {origin}" if origin else "reasoning without a signature"
         self.foreign_signature(path, f"{whose}, which this upstream cannot read")
 
     def repaired(self, path: str, detail: str) -> None:
