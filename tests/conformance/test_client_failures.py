@@ -7,7 +7,6 @@ against a provider that sent such streams, is among the broken streams of `test_
 
 import json
 from functools import cache
-from typing import Any
 
 import pytest
 from agents.received import received_by
@@ -16,8 +15,6 @@ from failures.responses import Call, Reasoning, Text, begun, stream
 from failures.translate import Received, name_of
 from laws.clients import endpoint_of
 from oracle import CHAT, GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES
-
-Json = dict[str, Any]
 
 REQUEST = [case for case in CASES if case.name != "codex-compaction"]
 CASES_BY_UPSTREAM = [

@@ -3,65 +3,16 @@
 from typing import Any
 
 import pytest
-from core.natives import with_unknown_members
 
 from dragoman import LossPolicy, RequestTranslator, TranslatedRequest, peek
-from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.request import Message, OpaquePart, Request, Text
-from dragoman._ir.wrapped_signatures import Signer
+from dragoman._ir.losses import LossCode
 from dragoman._wire.json import decode
-from dragoman.protocols.anthropic_messages import SPEC
 from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities as Capabilities
 
 NAME = "anthropic_messages"
-HELLO = {"role": "user", "content": "Hello"}
-
-
-def read(*messages: Any, **fields: Any) -> Request:
-    """Read a body with a message of the user and `messages`. A field "absent" is left out."""
-    body = {"model": "claude-x", "max_tokens": 9, "messages": [HELLO, *messages], **fields}
-    return with_unknown_members(
-        SPEC,
-        SPEC.read_request({key: value for key, value in body.items() if value != "absent"}, Signer(b"key")),
-    )
 
 
 LINE = "x-anthropic-billing-header: cc_version=2.1.329.01c; cc_entrypoint=cli; cch=36ee5;"
-
-
-def header(block: Any, path: str = "/system/0") -> OpaquePart:
-    return OpaquePart(NAME, "billing header", block, path, "")
-
-
-@pytest.mark.parametrize(
-    ("system", "parts"),
-    [
-        (
-            [
-                {"type": "text", "text": LINE, "cache_control": {"type": "ephemeral"}},
-                {"type": "text", "text": "Be brief."},
-            ],
-            (
-                header({"type": "text", "text": LINE, "cache_control": {"type": "ephemeral"}}),
-                Text("Be brief.", path="/system/1"),
-            ),
-        ),
-        (LINE, (header({"type": "text", "text": LINE}, "/system"),)),
-        (
-            f"{LINE}\n\nBe brief.",
-            (header({"type": "text", "text": LINE}, "/system"), Text("Be brief.", path="/system")),
-        ),
-        (f"Say {LINE}", (Text(f"Say {LINE}", path="/system"),)),
-    ],
-)
-def test_the_billing_header_is_no_system_text(system: Any, parts: tuple[Any, ...]) -> None:
-    request = read(system=system)
-    assert request.messages[0] == Message("system", parts, "/system")
-    printed = SPEC.write_request(request, Capabilities(), Ledger())["system"]
-    texts = [block["text"] for block in (printed if isinstance(printed, list) else [{"text": printed}])]
-    assert "".join(texts).replace("\n", "") == "".join(
-        [system] if isinstance(system, str) else [block["text"] for block in system]
-    ).replace("\n", "")
 
 
 BLOCK = '{"type":"text","text":"be brief"}'

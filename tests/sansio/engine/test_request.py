@@ -4,21 +4,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from core.events import STARTED, start_of
 from core.toy_protocol import toy
 
 from dragoman._engine.errors import translate_error
 from dragoman._engine.request import RequestTranslator, TranslatedRequest
 from dragoman._ir.events import (
-    ENDED,
-    BlockEnded,
-    BlockKind,
-    Event,
     Signature,
-    Stopped,
-    StopReason,
-    TextDelta,
-    Usage,
 )
 from dragoman._ir.losses import Ledger, LossCode, LossPolicy
 from dragoman._ir.request import Reasoning, Request
@@ -33,11 +24,6 @@ from dragoman.protocols import UPSTREAMS
 
 UPSTREAM = toy("upstream")
 CLIENT = toy("client")  # has choices and parallel blocks
-NARROW = toy("narrow", sequential=True, choices=False)  # has neither
-
-STOP = Stopped(StopReason.END)
-TEXT: list[Event] = [start_of(BlockKind.TEXT), TextDelta(0, "hé"), TextDelta(0, "llo"), BlockEnded(0)]
-HELLO: list[Event] = [STARTED, *TEXT, STOP, Usage(input=3, output=4), ENDED]
 
 
 # Requests

@@ -34,9 +34,6 @@ from dragoman._ir.events import (
 from dragoman._wire.exceptions import LocalProtocolError
 
 STOP = Stopped(StopReason.END)
-FILLINGS: frozenset[type[Event]] = frozenset(
-    {TextDelta, ReasoningDelta, ArgumentsDelta, SignatureDelta, Annotation, Logprobs}
-)
 
 
 def checked(*events: Event) -> EventOrderChecker:

@@ -44,9 +44,6 @@ def test_good_streams_have_no_findings(protocol: str) -> None:
         assert found(protocol, change, usage_requested=None) == [], name
 
 
-FILE = {"type": "file_path", "file_id": "f", "index": 0}
-
-
 FRAMING: list[tuple[str, Callable[[bytes], bytes], str]] = [
     ("bom", lambda stream: b"\xef\xbb\xbf" + stream, "sse-bom"),
     ("crlf", lambda stream: stream.replace(b"\n", b"\r\n"), "sse-line-end"),
@@ -209,38 +206,6 @@ def test_the_findings_of_a_report_are_bounded() -> None:
     report = lint.check_stream(CHAT, b"data: {}\n\n" * 1000)
     assert len(report.findings) == lint.MAX_FINDINGS
     assert report.overflow > 0
-
-
-def test_annotations_are_repeated_in_the_part() -> None:
-    def annotate(payloads: list[Any]) -> None:
-        added = s.at(
-            "output_text.annotation.added", 1, "msg_1", content_index=0, annotation_index=0, annotation=FILE
-        )
-        payloads[13]["part"]["annotations"] = [FILE]
-        payloads[14]["item"]["content"][0]["annotations"] = [FILE]
-        payloads[-1]["response"]["output"][1]["content"][0]["annotations"] = [FILE]
-        payloads.insert(12, added)
-
-    assert found(RESPONSES, annotate) == []
-
-
-def test_an_open_item_may_be_incomplete_in_a_failed_response() -> None:
-    def fail(payloads: list[Any]) -> None:
-        item = {**payloads[8]["item"], "status": "incomplete"}
-        error = {"code": "server_error", "message": "gone"}
-        failed = s.response("failed", error=error, output=[payloads[7]["item"], item])
-        payloads[9:] = [{"type": "response.failed", "response": failed}]
-
-    assert found(RESPONSES, fail) == []
-
-
-def test_an_encrypted_item_may_be_encrypted_again_at_the_end() -> None:
-    def again(payloads: list[Any]) -> None:
-        for item in payloads[-1]["response"]["output"]:
-            if item["type"] == "reasoning":
-                item["encrypted_content"] = "other"
-
-    assert found(RESPONSES, again) == []
 
 
 HOSTILE: list[Any] = [

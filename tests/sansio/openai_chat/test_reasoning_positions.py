@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from chat_requests import wire_call
 from core.natives import with_unknown_members
 
 from dragoman._ir.assembly import Fold
@@ -23,8 +22,7 @@ from dragoman._ir.events import (
     ToolHead,
 )
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Citation, Part, Reasoning, Request, Text, ToolCall
-from dragoman._ir.tools import CacheMark
+from dragoman._ir.request import Part, Reasoning, Request, ToolCall
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.json import decode
 from dragoman._wire.sse import SSEParser
@@ -33,7 +31,6 @@ from dragoman.protocols.openai_chat import SPEC
 
 CHAT = "openai_chat"
 MESSAGES = "anthropic_messages"
-AT = "/messages/0"
 
 
 def read(message: Any) -> tuple[Part, ...]:
@@ -133,42 +130,3 @@ def test_the_first_position_needs_no_id() -> None:
 
 def entry(place: Any, n: int = 1) -> dict[str, Any]:
     return {"type": "reasoning.encrypted", "data": Signer().wrap(signature(n)), "index": n, "id": place}
-
-
-@pytest.mark.parametrize(
-    ("content", "place", "expected"),
-    [
-        ("abc", "drg-9-9", ["abc", "c1", "s1"]),
-        ("abc", "rs_1", ["s1", "abc", "c1"]),
-        ("abc", 5, ["s1", "abc", "c1"]),
-        (None, "drg-2-1", ["c1", "s1"]),
-        ([{"type": "text", "text": "ab"}, {"type": "text", "text": "c"}], "drg-2-0", ["ab", "s1", "c", "c1"]),
-        # Other parts have no characters to count.
-        ([{"type": "refusal", "refusal": "no"}], "drg-2-0", ["s1", "no", "c1"]),
-    ],
-)
-def test_positions_that_do_not_fit_are_approximated(content: Any, place: Any, expected: Any) -> None:
-    message = {
-        "role": "assistant",
-        "content": content,
-        "tool_calls": [wire_call("c1")],
-        "reasoning_details": [entry(place)],
-    }
-    assert shape(read(message)) == expected
-
-
-def test_a_split_text_keeps_its_mark_and_citations_at_its_end() -> None:
-    cites = [{"type": "url_citation", "url_citation": {"url": "https://a", "start_index": 0, "end_index": 1}}]
-    message = {
-        "role": "assistant",
-        "content": "abcd",
-        "annotations": cites,
-        "cache_control": {"type": "ephemeral"},
-        "reasoning_details": [entry("drg-2-0")],
-    }
-    path = f"{AT}/content"
-    assert read(message) == (
-        Text("ab", path=path),
-        Reasoning("", signature(1), path=f"{AT}/reasoning_details/0/data"),
-        Text("cd", CacheMark(f"{AT}/cache_control"), cites, path, (Citation("https://a"),)),
-    )

@@ -1,7 +1,5 @@
 """Chat requests that a pass has changed, written for a Chat upstream: all else stays."""
 
-from typing import Any
-
 import msgspec
 import pytest
 from core.passes import fit_and_write, pass_context
@@ -20,16 +18,7 @@ HI = {"role": "user", "content": "Hi"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 CALLS = {"role": "assistant", "content": None, "tool_calls": [CALL]}
 FUNCTION = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
-MARK = {"type": "ephemeral", "ttl": "5m"}
 BARE_MARK = {"type": "ephemeral"}
-
-
-def rewrite(body: dict[str, Any], **capabilities: Any) -> tuple[dict[str, Any], list[str]]:
-    """Return the body for the upstream, and the paths in the ledger."""
-    ledger = Ledger()
-    request = read_same_protocol(SPEC, {"model": "m", **body})
-    out = fit_and_write(SPEC, request, Capabilities(relay="rewrite", **capabilities), ledger)
-    return out, [loss.path for loss in ledger]
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
@@ -60,21 +49,6 @@ def test_a_message_that_a_pass_has_added_gets_no_members_of_the_clients() -> Non
 
 
 def test_what_a_pass_has_changed_keeps_all_else() -> None:
-    by_id = {"type": "file", "file": {"file_id": "file-1"}}
-    by_url = {"type": "file", "file": {"file_data": "https://d"}, "new": 1}
-    user = {"role": "user", "content": [{**by_id, "cache_control": MARK}, {**by_url, "cache_control": MARK}]}
-    call = {**CALL, "new": 1, "provider_specific_fields": {"a": 1}}
-    out, losses = rewrite({"messages": [user, {**CALLS, "new": 1, "tool_calls": [call]}]})
-    expected = [{**user, "content": [by_id, by_url]}, {**CALLS, "new": 1, "tool_calls": [{**CALL, "new": 1}]}]
-    assert out["messages"] == expected
-    assert losses == [
-        "/messages/0/content/0/cache_control",
-        "/messages/0/content/1/cache_control",
-        "/messages/1/tool_calls/0/provider_specific_fields",
-    ]
-    plain = {"role": "assistant", "content": "a"}
-    out, losses = rewrite({"messages": [HI, {**plain, "provider_specific_fields": {"a": 1}}]})
-    assert (out["messages"][1], losses) == (plain, ["/messages/1/provider_specific_fields"])
     request = read_same_protocol(SPEC, {"model": "m", "messages": [HI], "tools": [{**FUNCTION, "new": 1}]})
     marked = changed(request.tools[0], name="g", cache=CacheMark("/tools/0/cache_control"))  # type: ignore[type-var]
     request = msgspec.structs.replace(request, tools=(marked,))

@@ -112,29 +112,8 @@ def test_a_repaired_history_takes_nothing_back_from_the_clients_body() -> None:
 
 
 def test_what_a_pass_has_changed_keeps_all_else() -> None:
-    cited = {"type": "output_text", "text": "a", "annotations": [{"type": "file_path"}], "new": 1}
-    marked = {**cited, "prompt_cache_breakpoint": {"mode": "explicit"}}
-    refusal = {"type": "refusal", "refusal": "b", "new": 2}
-    said = {"type": "message", "id": "msg_1", "role": "assistant", "content": [marked, refusal], "new": 3}
-    out, lost = written(read(input=[said]))
-    assert out["input"] == [{**said, "content": [cited, refusal]}]
-    assert lost == ["/input/0/content/0/prompt_cache_breakpoint"]
     request = read(input=[SHELL])
     [message] = request.messages
     message = changed(message, content=(changed(message.parts[0], call_id="c9"),))  # type: ignore[type-var]
     expected = [{**SHELL, "call_id": "c9"}]
     assert written(msgspec.structs.replace(request, messages=(message,)))[0]["input"] == expected
-
-
-def test_tools_that_an_item_declares_are_sent_among_the_requests() -> None:
-    """Where the server does not accept the item, as Mantle. A tool that a search has found stays where it is."""
-    tools = [{"type": "function", "name": name, "parameters": {}, "new": name} for name in "abc"]
-    found = {"type": "tool_search_output", "call_id": "s", "tools": [tools[2]]}
-    declares = {"type": "additional_tools", "role": "developer", "tools": [tools[1]]}
-    body = {"model": "m", "tools": [tools[0]], "input": [HI, declares, found, HI]}
-    ledger = Ledger()
-    out = fit_and_write(SPEC, read_same_protocol(SPEC, body), Capabilities(additional_tools=False), ledger)
-    assert [each["name"] for each in out["tools"]] == ["a", "b"]
-    assert (out["tools"][0], out["input"]) == (tools[0], [HI, found, HI])
-    assert [(loss.code.value, loss.path) for loss in ledger] == [("altered", "/input/1")]
-    assert fit_and_write(SPEC, read_same_protocol(SPEC, body), Capabilities(), Ledger()) == body

@@ -1,6 +1,5 @@
 """Repairs of histories: calls and results are paired, and the ledger has each repair."""
 
-import msgspec
 import pytest
 from core.passes import pass_context
 from hypothesis import example, given
@@ -9,8 +8,7 @@ from hypothesis import strategies as st
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Media, Message, Reasoning, Request, Text, ToolCall, ToolResult
-from dragoman._transforms.history import add_user_turns, repair_history
-from dragoman.codec import Capabilities
+from dragoman._transforms.history import repair_history
 
 MISSING = "No result: the conversation went on before the tool had answered."
 
@@ -138,21 +136,6 @@ def test_b8_history_repairs(text: str, expected: str, repairs: list[str]) -> Non
     assert rewritten(text) == (expected, repairs)
 
 
-def test_content_of_a_result_without_a_call_is_the_users() -> None:
-    media = Media("image", "url", "u", path="/0/1")
-    result = ToolResult("x", (Text("r", path="/0/0"), media, Text("")), path="/0")
-    out = repaired(Request("toy", "m", (Message("user", (result,), "/0"),)))
-    assert out.messages == (Message("user", (Text(MARKED, path="/0/0"), media), "/0"),)
-
-
-def test_an_added_result_is_for_the_same_kind_of_tool() -> None:
-    call = ToolCall("x", "shell", "{}", hosted="shell", path="/c")
-    out = repaired(Request("toy", "m", (Message("assistant", (call,)),)))
-    assert out.messages[1].parts == (
-        ToolResult("x", (Text(MISSING, path="/c"),), is_error=True, path="/c", hosted="shell"),
-    )
-
-
 PART_NAMES = st.sampled_from(["t", "E", "M", "Cx", "Cy", "Cz", "Rx", "Ry", "Rz"])
 LINES = st.tuples(st.sampled_from("auuas"), st.lists(PART_NAMES, max_size=4)).map(
     lambda line: f"{line[0]}:{' '.join(line[1])}"
@@ -198,59 +181,3 @@ def test_the_new_history_is_a_prefix_of_the_next_one(text: str) -> None:
         if turns[end].role == "assistant" and turns[end - 1].role != "assistant":
             part = repaired(Request("toy", "m", turns[:end])).messages
             assert whole[: len(part)] == part
-
-
-class UserFirst(Capabilities, frozen=True):
-    requires_user_first = True  # type: ignore[assignment]
-
-
-@pytest.mark.parametrize(
-    ("before", "place"),
-    [("", None), ("s:a", None), ("u:a | a:b", None), ("a:Cx | u:Rx", 0), ("s:a | d:b | a:c | u:d", 2)],
-)
-def test_a_conversation_that_begins_with_the_assistant(before: str, place: int | None) -> None:
-    ledger = Ledger()
-    request = Request("toy", "m", history(before))
-    out = add_user_turns(request, pass_context(request, ledger, UserFirst()))
-    if place is None:
-        assert (out is request, len(ledger)) == (True, 0)
-        return
-    path = f"/{place}"
-    inserted = Message("user", (Text("(The assistant speaks first.)", path=path),), path)
-    assert out.messages == (*request.messages[:place], inserted, *request.messages[place:])
-    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.REPAIRED, path)]
-    assert add_user_turns(request, pass_context(request, ledger, Capabilities())) is request
-
-
-CONTINUE = "Continue your last message from exactly where it ends, without repeating any of it."
-
-
-@pytest.mark.parametrize(
-    ("prefill", "before", "added"),
-    [
-        (True, "u:a | a:b", False),
-        (False, "", False),
-        (False, "u:a", False),
-        (False, "u:a | a:Cx | u:Rx", False),
-        (False, "u:a | a:b", True),
-        (False, "u:a | a:H", True),
-    ],
-)
-def test_a_conversation_that_ends_with_the_assistant(prefill: bool, before: str, added: bool) -> None:
-    ledger = Ledger()
-    request = Request("toy", "m", history(before))
-    out = add_user_turns(request, pass_context(request, ledger, Capabilities(prefill=prefill)))
-    assert (out is request) is not added
-    assert out.messages[: len(request.messages)] == request.messages
-    requests_it = Message("user", (Text(CONTINUE, path="/1"),), "/1")
-    assert out.messages[len(request.messages) :] == ((requests_it,) if added else ())
-    assert [(loss.code, loss.path) for loss in ledger] == ([(LossCode.ALTERED, "/1")] if added else [])
-
-
-def test_a_message_of_results_keeps_its_other_members() -> None:
-    [call, text, result, other] = history("a:Cx | u:T | u:Rx | u:E")
-    result, other = [msgspec.structs.replace(each, native={"more": 1}, shape={}) for each in (result, other)]
-    ledger = Ledger()
-    out = repaired(Request("toy", "m", (call, text, result, other)), ledger)
-    assert out.messages == (call, result, text)
-    assert [loss.path for loss in ledger] == ["/2/0", "/3/0", "/3/more"]

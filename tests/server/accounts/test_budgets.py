@@ -210,8 +210,6 @@ def test_the_counter_of_a_budget_period() -> None:
 
 # Through the application. A response of the scripts is 3 tokens in and 4 out: at these prices a dollar.
 
-PRICES = (Price(model="up/*", input=100_000.0, output=175_000.0),)
-
 
 CACHED_CHAT = chat_response(
     {"content": "Hi"},

@@ -120,7 +120,6 @@ MESSAGE = [f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for e
 
 BEGIN = HEAD + coded(chunk("Hello"))
 STREAM = HEAD + coded(CHAT_STREAM) + coded(b"")
-MESSAGE_BEGIN = HEAD + coded(b"".join(MESSAGE[:3]))
 MESSAGE_STREAM = HEAD + coded(b"".join(MESSAGE)) + coded(b"")
 WHOLE = whole(CHAT_WHOLE)
 ERROR = whole({"error": {"message": "no"}}, "400 No")
