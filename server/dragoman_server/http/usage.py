@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 from starlette.routing import BaseRoute
 
 from dragoman import RequestRefused
@@ -187,8 +188,8 @@ async def usage_json(usage: UsageSource, query: UsageQuery, keys: Collection[Cli
         (use,) = await usage.key_uses([key])
         if not use.requests:
             raise invalid_parameter("key", "the name of a client key; dragoman keys list has them")
-    groups = await _read(usage, query._replace(limit=query.limit + 1), keys)
-    total = groups if not query.by else await usage.read(query._replace(by=()))
+    groups = await _read(usage, replace(query, limit=query.limit + 1), keys)
+    total = groups if not query.by else await usage.read(replace(query, by=()))
     shown = groups[: query.limit] if query.by else []
     return UsageReport(
         since=_time_text(query.since),
@@ -207,7 +208,7 @@ async def _read(usage: UsageSource, query: UsageQuery, keys: Iterable[ClientKey]
         return await usage.read(query)
     group_of = {key.name: key.group or "" for key in keys}
     stored = ["key", *(name for name in query.by if name not in ("key", KEY_GROUP))]
-    groups = await usage.read(query._replace(by=tuple(stored), limit=MAX_GROUPS))
+    groups = await usage.read(replace(query, by=tuple(stored), limit=MAX_GROUPS))
 
     def add_up() -> list[UsageGroup]:
         sums = Grouping(query)

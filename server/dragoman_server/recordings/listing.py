@@ -8,7 +8,6 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -44,8 +43,8 @@ class RecordingSummary(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
 
 
-class Found(NamedTuple):
-    """The result of a search. cursor: where the next one begins, None if all was read."""
+class RecordingList(msgspec.Struct, frozen=True):
+    """Recordings, the newest first. cursor: where the next list begins, null at the end."""
 
     recordings: list[RecordingSummary]
     cursor: str | None
@@ -53,7 +52,7 @@ class Found(NamedTuple):
 
 def find_recordings(
     folder: Path, *, cursor: str | None, limit: int, model: str | None, text: str | None
-) -> Found:
+) -> RecordingList:
     """Return the recordings that come after the cursor. Files that are no recordings are left out.
 
     model: the name that the client sent. text: is in the file, in upper or lower case. Raises OSError.
@@ -74,8 +73,8 @@ def find_recordings(
         except (OSError, RecordingError):
             pass  # it may have been removed meanwhile, because it is too old
         if len(found) == limit or size >= MAX_READ_BYTES:
-            return Found(found, None if name == names[-1] else name)
-    return Found(found, None)
+            return RecordingList(found, None if name == names[-1] else name)
+    return RecordingList(found, None)
 
 
 def is_cursor(text: str) -> bool:

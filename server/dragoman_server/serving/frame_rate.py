@@ -1,9 +1,9 @@
 """Limits on frames that cost work and have little content, for HTTP/2 and WebSocket alike; no I/O."""
 
-from typing import NamedTuple
+import msgspec
 
 
-class FrameRate(NamedTuple):
+class FrameRate(msgspec.Struct, frozen=True):
     """A limit on events: `burst` in one go, `per_second` in the long run."""
 
     burst: int

@@ -10,7 +10,6 @@ server has closed, at the latest when they are next considered for reuse.
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection
-from typing import NamedTuple
 
 import anyio
 import msgspec
@@ -33,7 +32,7 @@ class PoolLimits(msgspec.Struct, frozen=True):
     idle_s: float = 30.0
 
 
-class Origin(NamedTuple):
+class Origin(msgspec.Struct, frozen=True):
     """The values that two requests must share to use one connection."""
 
     scheme: str

@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
+from msgspec import structs
 from valkey_server import ValkeyServer, valkey_server
 from virtual_time import REAL_BACKENDS
 
@@ -95,12 +96,12 @@ async def test_all_stores_return_what_the_memory_does(store: UsageStore) -> None
     queries = [
         UsageQuery(0, NOW + 1, by) for by in [(name,) for name in GROUPS] + [("day", "key"), ("key", "hour")]
     ]
-    queries += [ALL._replace(by=tuple(GROUPS), limit=limit) for limit in (1, 7, 1000)]
-    queries += [ALL._replace(since=NOW - 30, until=NOW - 5, by=("hour",))]
+    queries += [structs.replace(ALL, by=tuple(GROUPS), limit=limit) for limit in (1, 7, 1000)]
+    queries += [structs.replace(ALL, since=NOW - 30, until=NOW - 5, by=("hour",))]
     queries += [
-        ALL._replace(filters={name: value}) for name, value in zip(ODD._fields[1:], ODD[1:], strict=True)
+        structs.replace(ALL, filters={name: value}) for name, value in [*structs.asdict(ODD).items()][1:]
     ]
-    queries += [ALL._replace(filters={"key": "a", "model": ""}, by=("model", "upstream")), ALL]
+    queries += [structs.replace(ALL, filters={"key": "a", "model": ""}, by=("model", "upstream")), ALL]
     for query in queries:
         found, expected = await store.read(query), await model.read(query)
         for (_, counted), (_, wanted) in zip(found, expected, strict=True):
@@ -116,7 +117,7 @@ async def test_what_keys_have_used_stays_when_rows_are_dropped(store: UsageStore
     await store.add(batch(row, keys={"a": KeyUse(2, 1, 0.25, 50)}))
     assert [use.requests for _, use in await store.read(ALL)] == [2]
     await store.add(batch({UsageLabels(NOW, "c", "", "", ""): counts()}, oldest=NOW - 99))
-    assert await store.read(ALL._replace(by=("key",))) == [(("c",), counts())]
+    assert await store.read(structs.replace(ALL, by=("key",))) == [(("c",), counts())]
     found = await store.key_uses(["b", "none", "a"])
     assert found == [KeyUse(1, 0, 0, 7), KeyUse(), KeyUse(3, 31, 0.75, 100.25)]
     assert await store.key_uses([]) == []
@@ -150,7 +151,7 @@ async def test_the_oldest_hours_go_first_when_there_are_too_many_rows(
             for hour in range(6):
                 oldest = NOW + hour - 1000
                 await store.add(batch({UsageLabels(NOW + hour, "", "", "", ""): counts()}, oldest=oldest))
-            assert [hour for (hour,), _ in await store.read(ALL._replace(by=("hour",)))] == [
+            assert [hour for (hour,), _ in await store.read(structs.replace(ALL, by=("hour",)))] == [
                 NOW + 5, NOW + 4, NOW + 3, NOW + 2
             ]  # fmt: skip
 
@@ -160,7 +161,7 @@ async def test_an_answer_has_a_largest_number_of_groups(
 ) -> None:
     monkeypatch.setattr(base, "MAX_GROUPS", 3)
     await store.add(batch({UsageLabels(NOW, "", "", "", f"m{number}"): counts() for number in range(4)}))
-    query = ALL._replace(by=("model",), limit=3)
+    query = structs.replace(ALL, by=("model",), limit=3)
     if isinstance(store, SQLiteUsageStore):
         assert len(await store.read(query)) == 3
     else:
@@ -206,7 +207,7 @@ async def test_a_server_counts_a_batch_once_and_bounds_an_hour(
         monkeypatch.setattr("dragoman_server.usage.stores.valkey._ADD", _add_with(fields=2))
         rows = {UsageLabels(NOW, "b", "", "", ""): counts(), UsageLabels(NOW, "a", "", "", ""): counts()}
         await store.add(batch(rows))
-        assert await store.read(ALL._replace(by=("key",))) == [(("a",), counts(2, output_tokens=5))]
+        assert await store.read(structs.replace(ALL, by=("key",))) == [(("a",), counts(2, output_tokens=5))]
 
 
 def _add_with(fields: int) -> str:

@@ -19,7 +19,7 @@ from dragoman_server.http.operations import AdminRoute, ApiOperation
 from dragoman_server.http.request import Parameter, Query, invalid_parameter
 from dragoman_server.log import log_request
 from dragoman_server.recordings.document import Recording, RecordingError, load
-from dragoman_server.recordings.listing import RecordingSummary, find_recordings, is_cursor, recording_path
+from dragoman_server.recordings.listing import RecordingList, find_recordings, is_cursor, recording_path
 from dragoman_server.recordings.replay import Difference, attempt_of, first_difference, replay
 from dragoman_server.wire.headers import OPERATOR_HEADERS
 
@@ -33,13 +33,6 @@ _MODEL = Parameter("model", "requests for this model, as the client named it")
 _TEXT = Parameter("q", "recordings with this text in them, in upper or lower case")
 
 _Result = TypeVar("_Result")
-
-
-class RecordingList(msgspec.Struct):
-    """Recordings, the newest first. cursor: where the next list begins, null at the end."""
-
-    recordings: list[RecordingSummary]
-    cursor: str | None
 
 
 class ReplayedRecording(msgspec.Struct, kw_only=True):
@@ -95,7 +88,7 @@ def recording_routes(gateway: Gateway) -> Sequence[BaseRoute]:
         found = await in_thread(
             lambda path: find_recordings(path, cursor=cursor, limit=limit, model=model, text=text)
         )
-        return respond(gateway, request, RecordingList(*found))
+        return respond(gateway, request, found)
 
     async def path_of(request: Request) -> Path:
         id = request.path_params["id"]

@@ -6,7 +6,7 @@ a separate row, which stays.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -33,7 +33,7 @@ class UsageStoreError(Exception):
     """The store does not work, or would have to return too much. `str()` of it may name a host or a file."""
 
 
-class UsageLabels(NamedTuple):
+class UsageLabels(msgspec.Struct, frozen=True):
     """What a row is about, "" for none. hour: since the epoch. account: its id, `upstream/account`."""
 
     hour: int
@@ -113,7 +113,7 @@ class KeyUse(msgspec.Struct, frozen=True):
         )
 
 
-class UsageBatch(NamedTuple):
+class UsageBatch(msgspec.Struct, frozen=True):
     """What is written at once.
 
     Attributes:
@@ -128,7 +128,7 @@ class UsageBatch(NamedTuple):
     oldest: int
 
 
-class UsageQuery(NamedTuple):
+class UsageQuery(msgspec.Struct, frozen=True):
     """What is read.
 
     Attributes:

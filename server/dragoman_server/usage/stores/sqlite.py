@@ -7,6 +7,8 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from msgspec.structs import astuple
+
 from dragoman_server.platform.sqlite_file import SQLiteFile, SQLiteFileFormat, write_transaction
 from dragoman_server.usage.stores.base import (
     COLUMNS,
@@ -93,7 +95,7 @@ class SQLiteUsageStore:
     def _add(self, batch: UsageBatch) -> None:
         with write_transaction(self._file.connection) as connection:
             connection.executemany(
-                _ADD, [(*labels, *counts.values()) for labels, counts in batch.rows.items()]
+                _ADD, [(*astuple(labels), *counts.values()) for labels, counts in batch.rows.items()]
             )
             connection.executemany(
                 _ADD_KEY,

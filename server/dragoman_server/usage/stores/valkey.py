@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
+from msgspec.structs import astuple
 
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.usage.stores.base import (
@@ -99,7 +100,7 @@ class ValkeyUsageStore:
         rows: dict[int, list[tuple[str, Mapping[str, float]]]] = {hour: [] for hour in hours}
         for labels, counts in batch.rows.items():
             amounts = {name: value for name, value in zip(COLUMNS, counts.values(), strict=True) if value}
-            rows[labels.hour].append((msgspec.json.encode(labels[1:]).decode(), amounts))
+            rows[labels.hour].append((msgspec.json.encode(astuple(labels)[1:]).decode(), amounts))
         argument = {
             "hours": hours,
             # An hour ends as long after the newest one as the oldest is before it.
