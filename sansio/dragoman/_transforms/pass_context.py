@@ -46,6 +46,7 @@ def find_contents(messages: tuple[Message, ...]) -> Contents:
     parts: list[Part] = []
     calls: list[ToolCall] = []
     results: list[ToolResult] = []
+    ids: set[str] = set()  # of turns' calls
     waiting: set[str] = set()  # ids of calls without a result yet
     answering, is_paired = False, True  # the first result has come
     for message in messages:
@@ -66,6 +67,9 @@ def find_contents(messages: tuple[Message, ...]) -> Contents:
                 parts.append(part)
                 calls.append(part)
                 if is_turn:
+                    if part.call_id in ids:
+                        is_paired = False
+                    ids.add(part.call_id)
                     waiting.add(part.call_id)
                 elif waiting:
                     is_paired = False
@@ -85,8 +89,7 @@ def find_contents(messages: tuple[Message, ...]) -> Contents:
     kinds = set(map(type, parts))
     if odd:
         kinds.add(Message)
-    is_paired = is_paired and not waiting and len({call.call_id for call in calls}) == len(calls)
-    return Contents(odd, parts, calls, results, kinds, is_paired)
+    return Contents(odd, parts, calls, results, kinds, is_paired and not waiting)
 
 
 class PassContext(msgspec.Struct):
