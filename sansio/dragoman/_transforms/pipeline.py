@@ -77,9 +77,9 @@ _FIELDS = tuple([name for name in Request.__struct_fields__ if name in _BY_SUBJE
 _OTHERS = frozenset(_BY_SUBJECT).difference(_FIELDS)
 _values = attrgetter(*_FIELDS)
 _FIRST = {0}
-# So many sets of subjects are remembered, each with its passes: requests are much alike. A set takes 800 bytes, and a
+# So many kinds of requests are remembered, each with its passes: requests are much alike. A kind takes 200 bytes, and a
 # server has a translator for each model that its clients have named.
-_KEPT = 32
+_KEPT = 64
 
 
 class Passes:
@@ -91,7 +91,7 @@ class Passes:
         self._always = frozenset(
             [number for number, (_, _, is_needed) in enumerate(PASSES) if is_needed(capabilities)]
         )
-        self._known: dict[frozenset[Subject], tuple[int, ...]] = {}
+        self._known: dict[tuple[object, ...], tuple[int, ...]] = {}
         self._states = client.server_state_params
         self._settings = _OTHERS.union(self._states)
 
@@ -113,17 +113,22 @@ class Passes:
 
     def _needed(self, request: Request, context: PassContext) -> tuple[int, ...]:
         """Return the numbers of the passes for what is in a request, the last one first."""
-        fields = compress(_FIELDS, _values(request))
-        settings = self._settings & request.params.keys()
-        subjects: frozenset[Subject] = frozenset((*fields, *context.contents.kinds, *settings))
-        known = self._known.get(subjects)
+        # Maybe in more than one order: to sort them out takes longer.
+        found = (*compress(_FIELDS, _values(request)), None, *context.contents.kinds, *request.params)
+        known = self._known.get(found)
         if known is None:
+            settings = self._settings & request.params.keys()
+            subjects: set[Subject] = {
+                *compress(_FIELDS, _values(request)),
+                *context.contents.kinds,
+                *settings,
+            }
             passes = [_BY_SUBJECT[each] for each in subjects if each in _BY_SUBJECT]
             if not subjects.isdisjoint(self._states):
                 passes.append(_FIRST)  # strip_extensions, which refuses them
             known = tuple(sorted(self._always.union(*passes), reverse=True))
             if len(self._known) < _KEPT:
-                self._known[subjects] = known
+                self._known[found] = known
         return known
 
 
