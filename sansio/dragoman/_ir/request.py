@@ -8,7 +8,7 @@ and the JSON object that it was read from (see `Node`). Objects are frozen: a pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain, count, takewhile
 from typing import Any, Literal, TypeAlias
 
@@ -16,7 +16,7 @@ import msgspec
 
 from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.losses import Loss
-from dragoman._ir.native import Node, changed
+from dragoman._ir.native import Node
 from dragoman._ir.shape import Param as Param
 from dragoman._ir.tools import CacheMark, Namespace, Tool, ToolChoice, native_mark
 from dragoman._wire.exceptions import RequestRefused
@@ -483,36 +483,3 @@ class MessagePaths:
     def _paths(self, index: int) -> Paths:
         path, (content, first, second) = f"/{self._member}/{index}", self._ends
         return path, path + content, (path + first, path + second)
-
-
-def map_parts(
-    request: Request, changes: Mapping[type[Part], Callable[[Any], Part | None]], role: Role | None = None
-) -> Request:
-    """Return the request with its parts changed, itself if none was. A message without parts left is dropped.
-
-    changes: by the type of a part; None drops it. role: changes only messages of this role.
-    """
-    messages: list[Message | None] | None = None
-    for number, message in enumerate(request.messages):
-        if role is not None and message.role != role:
-            continue
-        content = message.content or message.parts
-        for part in content:
-            if type(part) in changes:
-                break
-        else:
-            continue  # nearly all of them
-        parts: list[Part | None] = []
-        for index, part in enumerate(content):
-            change = changes.get(type(part))
-            if change is not None and (new := change(part)) is not part:
-                parts = parts or list(content)
-                parts[index] = new
-        if parts:
-            messages = messages or list(request.messages)
-            left = tuple([part for part in parts if part is not None])
-            messages[number] = changed(message, content=left) if left else None
-    if messages is None:
-        return request
-    kept = tuple([message for message in messages if message is not None])
-    return msgspec.structs.replace(request, messages=kept)

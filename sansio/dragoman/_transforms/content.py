@@ -14,9 +14,9 @@ import msgspec
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.native import changed
-from dragoman._ir.request import Media, Message, OpaquePart, Request, Text, ToolResult, map_parts
+from dragoman._ir.request import Media, Message, OpaquePart, Request, Text, ToolResult
 from dragoman._ir.tools import LONG_CACHE_OPTION, SHORT_CACHE_OPTION, CacheMark, HostedTool
-from dragoman._transforms.pass_context import PassContext
+from dragoman._transforms.pass_context import PassContext, map_parts
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 
 # The members that are marks, in any protocol.

@@ -16,9 +16,9 @@ import msgspec
 
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.native import changed, unknown_members
-from dragoman._ir.request import OpaquePart, Param, Request, Text, ToolCall, ToolResult, map_parts
+from dragoman._ir.request import OpaquePart, Param, Request, Text, ToolCall, ToolResult
 from dragoman._ir.tools import FunctionTool, HostedTool, Tool
-from dragoman._transforms.pass_context import PassContext
+from dragoman._transforms.pass_context import PassContext, map_parts
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 
 

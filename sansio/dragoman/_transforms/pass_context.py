@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Message, Part, Reasoning, Request, Text, ToolCall, ToolResult
+from dragoman._ir.native import changed
+from dragoman._ir.request import Message, Part, Reasoning, Request, Role, Text, ToolCall, ToolResult
 from dragoman._ir.undo import Undo
 from dragoman.codec import Capabilities, ProtocolSpec, UpstreamSpec
 
@@ -90,6 +91,39 @@ def find_contents(messages: tuple[Message, ...]) -> Contents:
     if odd:
         kinds.add(Message)
     return Contents(odd, parts, calls, results, kinds, is_paired and not waiting)
+
+
+def map_parts(
+    request: Request, changes: Mapping[type[Part], Callable[[Any], Part | None]], role: Role | None = None
+) -> Request:
+    """Return the request with its parts changed, itself if none was. A message without parts left is dropped.
+
+    changes: by the type of a part; None drops it. role: changes only messages of this role.
+    """
+    messages: list[Message | None] | None = None
+    for number, message in enumerate(request.messages):
+        if role is not None and message.role != role:
+            continue
+        content = message.content or message.parts
+        for part in content:
+            if type(part) in changes:
+                break
+        else:
+            continue  # nearly all of them
+        parts: list[Part | None] = []
+        for index, part in enumerate(content):
+            change = changes.get(type(part))
+            if change is not None and (new := change(part)) is not part:
+                parts = parts or list(content)
+                parts[index] = new
+        if parts:
+            messages = messages or list(request.messages)
+            left = tuple([part for part in parts if part is not None])
+            messages[number] = changed(message, content=left) if left else None
+    if messages is None:
+        return request
+    kept = tuple([message for message in messages if message is not None])
+    return msgspec.structs.replace(request, messages=kept)
 
 
 class PassContext(msgspec.Struct):

@@ -15,9 +15,9 @@ import msgspec
 from dragoman._ir.events import BlockEnded, BlockKind, BlockStarted, Event, Opaque, Signature, SignatureDelta
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.native import changed
-from dragoman._ir.request import Reasoning, Request, map_parts
+from dragoman._ir.request import Reasoning, Request
 from dragoman._ir.wrapped_signatures import phase_signature
-from dragoman._transforms.pass_context import PassContext
+from dragoman._transforms.pass_context import PassContext, map_parts
 from dragoman._wire.json import JSON, encode
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 

@@ -14,11 +14,11 @@ import msgspec
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger
 from dragoman._ir.native import changed, unknown_members
-from dragoman._ir.request import Request, ToolCall, ToolResult, map_parts
+from dragoman._ir.request import Request, ToolCall, ToolResult
 from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, McpServer, Tool, ToolChoice, ToolRef
 from dragoman._ir.undo import ToolOrigin
 from dragoman._transforms.freeform import custom_tool_as_function, wrap_input
-from dragoman._transforms.pass_context import PassContext
+from dragoman._transforms.pass_context import PassContext, map_parts
 from dragoman._transforms.tool_names_and_ids import (
     fit_call_id,
     fit_name,
