@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dragoman._ir.losses import Ledger
 from dragoman._wire.errors import WireError
-from dragoman._wire.json import JSON, object_or_none
+from dragoman._wire.json import JSON, object_or_none, read_count
 from dragoman._wire.sse import Frame
 from dragoman.codec import RelayObserver, ResponseContext
 from dragoman.protocols.gemini.checks import objects
@@ -18,13 +18,14 @@ from dragoman.protocols.gemini.usage import UsageMetadataReader
 class GeminiObserver(RelayObserver):
     """Observes one stream; see `RelayObserver` for the attributes.
 
-    `ended` is set by a finish reason, or by the reason for which the prompt was blocked. Only the end of the body
-    finishes the stream.
+    `ended` is set by a finish reason, or by the reason for which the prompt was blocked, and unset by content of a
+    candidate that is not finished. Only the end of the body finishes the stream.
     """
 
     def __init__(self, context: ResponseContext) -> None:
         self._context = context
         self._counts = UsageMetadataReader(Ledger(), same_protocol=True)
+        self._finished: set[int | None] = set()  # the indexes of candidates
 
     def observe(self, frame: Frame) -> None:
         chunk = object_or_none(frame.data)
@@ -40,8 +41,13 @@ class GeminiObserver(RelayObserver):
         if type(feedback) is dict and feedback.get("blockReason"):
             self.ended = True
         for candidate in objects(chunk.get("candidates")):
-            self.content_started = self.content_started or _has_content(candidate.get("content"))
-            self.ended = self.ended or bool(candidate.get("finishReason"))
+            index = read_count(candidate, "index")
+            if _has_content(candidate.get("content")):
+                self.content_started = True
+                self.ended = self.ended and index in self._finished
+            if candidate.get("finishReason"):
+                self.ended = True
+                self._finished.add(index)
 
     def fail(self, error: WireError) -> bytes:
         return error_frames(error, self._context)

@@ -7,7 +7,7 @@ strings are escaped, so text that a model wrote cannot look like a member.
 from __future__ import annotations
 
 from dragoman._wire.errors import WireError
-from dragoman._wire.json import JSONObject, object_or_empty, object_or_none, objects_in
+from dragoman._wire.json import JSONObject, object_or_empty, object_or_none, objects_in, read_count
 from dragoman._wire.sse import Frame
 from dragoman.codec import RelayObserver, ResponseContext
 from dragoman.protocols._openai.errors import parse_error
@@ -19,11 +19,13 @@ from dragoman.protocols.openai_chat.usage import read_usage
 class ChatObserver(RelayObserver):
     """Observes one stream; see `RelayObserver` for the attributes.
 
-    `ended` is set by [DONE] after some choice, or by a finish reason, because we have seen servers without [DONE].
+    `ended` is set by [DONE] after some choice, because we have seen servers without it also by a finish reason and by
+    usage without choices, and unset by content of a choice that is not finished.
     """
 
     def __init__(self, context: ResponseContext) -> None:
         self._started = False
+        self._finished: set[int | None] = set()  # the indexes of choices
 
     def observe(self, frame: Frame) -> None:
         data = frame.data
@@ -31,7 +33,8 @@ class ChatObserver(RelayObserver):
             self.stream_finished = True
             self.ended = self.ended or self._started
             return
-        if self.content_started and _is_plain_content(data) and frame.event != b"error":
+        is_known = self.content_started and not self.ended
+        if is_known and _is_plain_content(data) and frame.event != b"error":
             return
         chunk = object_or_none(data)
         if frame.event == b"error" or (chunk is not None and has_error(chunk)):
@@ -41,18 +44,21 @@ class ChatObserver(RelayObserver):
             self._read_chunk(chunk)
 
     def _read_chunk(self, chunk: JSONObject) -> None:
-        usage = chunk.get("usage")
+        usage, choices = chunk.get("usage"), objects_in(chunk.get("choices"))
         if type(usage) is dict:
             self.usage = self.usage.updated(read_usage(usage))
-        for choice in objects_in(chunk.get("choices")):
+            self.ended = self.ended or (self._started and not choices)
+        for choice in choices:
             self._started = True
-            delta = object_or_empty(choice.get("delta"))
+            delta, index = object_or_empty(choice.get("delta")), read_count(choice, "index")
             # The first chunk names the role, and some servers put an empty text next to it.
             if any(value for name, value in delta.items() if name != "role"):
                 self.content_started = True
+                self.ended = self.ended and index in self._finished
             finish = choice.get("finish_reason")
             if type(finish) is str and finish:
                 self.ended = True
+                self._finished.add(index)
                 kind = ERROR_FINISH_REASONS.get(finish)
                 if kind is not None and self.error is None:
                     message = f"the upstream stopped with finish_reason {finish}"
