@@ -137,8 +137,8 @@ test-api: $(VENV)/.server $(API)/.api ## schemathesis against the gateway's own 
 test-recordings: $(VENV)/.dev ## tests against recorded responses of providers
 	$(BIN)/pytest -q tests/recordings $(ARGS)
 
-# Real Claude Code, Codex, Gemini CLI and opencode, and SDKs of Gemini, in front of the simulator; SDKs of OpenAI, Anthropic,
-# Cohere, Voyage and Google at the endpoints that are relayed. A skipped one says how to install it.
+# Real coding agents and SDKs of Gemini, in front of the simulator; SDKs of OpenAI, Anthropic, Cohere, Voyage and Google at the
+# endpoints that are relayed. A skipped one says how to install it.
 test-clients: $(VENV)/.dev ## real coding agents in front of the simulator, and SDKs of other languages
 	$(BIN)/pytest -q -rs tests/coding_agents tests/clients/test_relayed_calls.py $(ARGS)
 

@@ -115,8 +115,8 @@ _NOT_COMMANDS = re.compile(r"<<'END'.*?^END$|\\\n", re.MULTILINE | re.DOTALL)
 
 
 def check_toml(page: Path, text: str, directory: Path) -> None:
-    if page.name == "codex.md":
-        tomllib.loads(text)  # the configuration of Codex
+    if page.name in ("codex.md", "mistral-vibe.md"):
+        tomllib.loads(text)  # the client's own configuration
         return
     file = directory / "dragoman.toml"
     references = set(re.findall(r"\$\{(?:file:)?([^}]+)\}", text))

@@ -1,4 +1,4 @@
-"""Claude Code, Codex, Gemini CLI and opencode as installed do a small task through `dragoman run`: `make test-clients`.
+"""Coding agents as installed do a small task through `dragoman run`: `make test-clients`.
 
 Each of them runs a command by its own shell tool and then repeats what it printed. The model is scripted: the built-in
 simulator, and the simulator behind each protocol of upstreams. A client has its own home directory.
@@ -52,8 +52,10 @@ AGENTS = {
         "@openai/codex",
         ("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", PROMPT),
     ),
+    "copilot": Agent("@github/copilot", ("--allow-all-tools", "-p", PROMPT)),
     "gemini": Agent("@google/gemini-cli", ("--skip-trust", "--yolo", "-p", PROMPT)),
     "opencode": Agent("opencode-ai", ("run", PROMPT)),
+    "qwen": Agent("@qwen-code/qwen-code", ("--yolo", "-p", PROMPT)),
 }
 
 # The module of each SDK of Gemini, and how it is installed.

@@ -280,6 +280,25 @@ CLIENTS: Mapping[str, Client] = {
         own_models=("gemini-3.5-flash-lite", "gemini-3.8-flash"),
         first_request=7_800,
     ),
+    # `copilot help providers` of version 1.0.102
+    "copilot": Client(
+        variables={
+            "COPILOT_PROVIDER_BASE_URL": _openai_url,
+            "COPILOT_PROVIDER_API_KEY": _key,
+            "COPILOT_MODEL": _model,
+            "COPILOT_PROVIDER_MAX_PROMPT_TOKENS": _context,
+        },
+        needed=("COPILOT_PROVIDER_BASE_URL", "COPILOT_PROVIDER_API_KEY", "COPILOT_MODEL"),
+        # The first one says how the address is meant; the others outrank the key and the model.
+        unset=(
+            "COPILOT_PROVIDER_TYPE",
+            "COPILOT_PROVIDER_API_KEY_COMMAND",
+            "COPILOT_PROVIDER_BEARER_TOKEN",
+            "COPILOT_PROVIDER_MODEL_ID",
+            "COPILOT_PROVIDER_WIRE_MODEL",
+        ),
+        first_request=12_300,
+    ),
     # https://aider.chat/docs/config/options.html: each option has a variable
     "aider": Client(
         variables={

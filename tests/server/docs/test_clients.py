@@ -21,6 +21,7 @@ PAGE_OF = {
     "codex": "codex.md",
     "opencode": "opencode.md",
     "gemini": "gemini-cli.md",
+    "copilot": "copilot-cli.md",
     "aider": "aider.md",
 }
 
@@ -42,7 +43,7 @@ def test_each_client_of_the_table_has_a_page_with_its_command() -> None:
         assert f"dragoman run -- {name}\n" in (FOLDER / page).read_text("utf-8")
 
 
-@pytest.mark.parametrize("name", ["claude", "opencode", "gemini", "aider"])
+@pytest.mark.parametrize("name", ["claude", "opencode", "gemini", "copilot", "aider"])
 def test_a_page_names_the_variables_that_are_set(name: str) -> None:
     text = (FOLDER / PAGE_OF[name]).read_text("utf-8")
     missing = [each for each in CLIENTS[name].variables if each not in text]
