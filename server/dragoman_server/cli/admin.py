@@ -99,4 +99,11 @@ async def open_admin(
     except RemoteProtocolError:
         raise AdminUnavailable(f"what responds at {url} is not a gateway") from None
     message = body.get("error", {}).get("message") if isinstance(body, dict) else None
-    raise AdminUnavailable(f"{url} returned {response.status}: {message or 'no reason'}", response.status)
+    hint = (
+        ""
+        if key
+        else "; this configuration has no server.admin_key: DRAGOMAN_ADMIN_KEY may hold the gateway's"
+    )
+    raise AdminUnavailable(
+        f"{url} returned {response.status}: {message or 'no reason'}{hint}", response.status
+    )

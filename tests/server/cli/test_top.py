@@ -468,8 +468,12 @@ def test_it_follows_a_gateway_through_a_reload_and_a_restart(config: Path) -> No
     with Top(config, plain=True) as top:
         top.wait_for("dragoman: no gateway responds")
         assert top.process.wait(DEADLINE_S) == 1
+    without_key = config.with_name("without_key.toml")
+    without_key.write_text(config.read_text().replace("admin_key =", "# admin_key ="))
     with Gateway(*arguments) as gateway:
         gateway.ready()
+        with Top(without_key, plain=True) as top:
+            top.wait_for("this configuration has no server.admin_key")
         with Top(config, plain=True) as top:
             top.wait_for("hello version=")
             gateway.chat("sim/echo")
