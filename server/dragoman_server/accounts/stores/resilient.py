@@ -33,7 +33,7 @@ _MAX_FAILURES = 3
 # Seconds between probes while the store does not respond.
 _PROBE_S = 0.25
 # A store that fails so soon after it worked again is left alone for longer each time: from _PROBE_S up to this.
-_MAX_PAUSE_S = 10.0
+_MAX_PAUSE_S = 5.0
 # It writes, as requests do: a store with a full disk, or a server that only reads, does not work. It has expired.
 PROBE: Operation[Any] = Add([("probe", 1.0)], 1.0, 0.0)
 # Writes that the store has missed. The oldest are dropped, because they are out of date.
@@ -164,9 +164,8 @@ class ResilientStore:
             self._changed.clear()
             self._needs_catch_up = anyio.Event()
             if self._open:
-                self._failures = (
-                    0  # not by a probe alone, of which a store may be able while it fails requests
-                )
+                # Else a probe does not count: a store may be able to do that while it fails requests.
+                self._failures = 0
                 self._open, self._closed_at = False, anyio.current_time()
                 LOG.info(
                     "the account store works again, after %d local decisions in all", self.local_decisions
