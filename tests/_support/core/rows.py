@@ -6,7 +6,8 @@ has requests, with the body for the upstream; `rewritten.txt` has bodies that st
 the upstream; `response_out.txt` has events, with the frames of the client's stream and the whole body; `relayed.txt`
 has frames, with what the observer of a relayed stream then knows; `errors.txt` has errors of an upstream and for a
 client. In the folder of the transforms, `passes.txt` has requests, with what a pass changes, and `stages.txt` events,
-with what a stage makes of them. In the folders of lint and of the oracle, each file has changes of its protocol's good
+with what a stage makes of them; `*_schema.txt` has values, with the keyword of a `schema` that they break, and schemas,
+with what becomes of them. In the folders of lint and of the oracle, each file has changes of its protocol's good
 stream or whole response, with what they find: lint the rule, the event and the member. A row looks like this:
 
     # its title
@@ -67,12 +68,13 @@ from dragoman._transforms import (
 from dragoman._transforms import tools as fit
 from dragoman._transforms.pass_context import Pass
 from dragoman._transforms.pipeline import Stage
-from dragoman._wire import errors
+from dragoman._wire import errors, json_schema
 from dragoman._wire.exceptions import RemoteProtocolError, RequestRefused
 from dragoman._wire.framing import reframe
 from dragoman._wire.json import decode, encode
 from dragoman._wire.sse import Frame, with_lf
 from dragoman.codec import NDJSON, RelayObserver, ResponseContext
+from dragoman.protocols.anthropic_messages.tools import fit_schema
 from dragoman.protocols.openai_chat import capabilities
 
 TESTS = Path(__file__).resolve().parents[2]
@@ -382,6 +384,26 @@ def objections(protocol: str, change: str, whole: bool = False) -> list[str]:
     return [each for each in found if not each.startswith("byte ")]
 
 
+def of_schema(kind: str, line: str, **options: Any) -> list[str]:
+    """What is said of a value by a `schema`, or what becomes of a schema, with the places that are altered."""
+    value, altered = decode(line.encode()), list[str]()
+    if kind == "json_schema":
+        try:
+            return [json_schema.find_broken_keyword(options["schema"], value) or "valid"]
+        except json_schema.SchemaUndecided as error:
+            return [f"undecided: {error}"]
+    if kind == "strict_schema":
+        return ["strict" if json_schema.is_strict(value) else "not strict"]
+
+    def note(place: str, detail: str) -> None:
+        altered.append(f"! {place}: {detail}")
+
+    changed = (
+        fit_schema(value, note) if kind == "fit_schema" else json_schema.inline_references(value, "/x", note)
+    )
+    return ["=" if changed == value else encode(changed).decode(), *altered]
+
+
 class Row(NamedTuple):
     """heads: title and options, none if the lines are definitions. inputs: the lines in full."""
 
@@ -435,6 +457,8 @@ def blocks(path: Path) -> Iterator[str]:
             out = [run_pass(line, **options) for line in inputs]
         elif kind == "stages" and heads:
             out = run_stage(inputs, **options)
+        elif kind.endswith("_schema") and heads:
+            out = [of_schema(kind, line, **options) for line in inputs]
         elif kind.startswith("errors") and heads:
             out = [read_error(protocol, line) for line in inputs]
         elif kind in ("request_out", "rewritten") and heads:
