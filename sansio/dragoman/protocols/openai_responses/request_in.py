@@ -241,11 +241,14 @@ def _calls_with_ids(items: JSON, repairs: list[Loss]) -> JSON:
     """Return the items, where a call without `call_id` gets its `id` as such if a result names it."""
     if type(items) is not list:
         return items
-    # Nearly all items are messages or have a call_id.
+    # Nearly all items have no id, or a call_id, or are messages.
     others = [
         item
         for item in items
-        if type(item) is dict and item.get("type") != "message" and item.get("call_id") is None
+        if type(item) is dict
+        and "id" in item
+        and item.get("call_id") is None
+        and item.get("type") != "message"
     ]
     if not any(map(_lacks_call_id, others)):
         return items
