@@ -110,7 +110,8 @@ class UsageRecorder(BackgroundTaskGroup):
     def _accepted(self, record: RequestRecord, hour: int) -> str:
         """Return the name of a model that is not known, if the upstream has accepted it and there are not too many."""
         name = record.upstream_model or ""
-        if record.status != 200 or len(name) > _MAX_NAME_LENGTH:
+        # Not printable is half a surrogate pair, too, which is no text for a store.
+        if record.status != 200 or len(name) > _MAX_NAME_LENGTH or not name.isprintable():
             return OTHER
         if hour != self._unlisted_hour:
             self._unlisted, self._unlisted_hour = set(), hour
@@ -176,6 +177,10 @@ class UsageRecorder(BackgroundTaskGroup):
                     _log.warning("usage is not written, and tried again: %s", reason)
                 self._failed = True
                 return
+            except (
+                Exception
+            ):  # of a value that no store can write: the task of all requests must not end with it
+                _log.exception("usage could not be written, and is left out")
             self._batch = None
             if self._failed:
                 self._failed = False

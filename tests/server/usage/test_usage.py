@@ -163,6 +163,23 @@ async def test_a_store_that_does_not_work_delays_what_is_written(
         assert await usage.key_uses(["red"]) == [KeyUse(3, 42, 0.0, NOON)], "each of them once"
 
 
+async def test_what_no_store_can_write_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    class Strict(Store):
+        async def add(self, batch: UsageBatch) -> None:
+            if not self.writes:
+                self.writes.append(0.0)
+                raise OverflowError("Python int too large to convert to SQLite INTEGER")
+            await super().add(batch)
+
+    usage = recording(Strict())
+    async with usage.running():
+        for _ in range(2):
+            usage.count(record(), NOON)
+            await anyio.sleep(WRITE_INTERVAL_S + 1)
+        assert [counts.requests for _, counts in await usage.read(ALL)] == [1]
+    assert caplog.messages == ["usage could not be written, and is left out"]
+
+
 async def test_a_batch_is_written_once_by_those_who_read_at_the_same_time() -> None:
     usage = recording(Store(seconds=1.0))
     usage.count(record(client_key="red"), NOON)
@@ -220,12 +237,12 @@ async def test_names_from_outside_make_no_more_rows_than_that(monkeypatch: pytes
     monkeypatch.setattr(recorder, "MAX_UNLISTED", 2)
     usage = recording(MemoryUsageStore())
     usage.count(record(upstream_model="refused", status=404, outcome="failed"), NOON)
-    for name in ("n", "own-1", "own-2", "own-3", "own-2", "x" * 201):
+    for name in ("n", "own-1", "own-2", "own-3", "own-2", "x" * 201, "half a pair \ud800"):
         usage.count(record(upstream_model=name), NOON)
     usage.count(record(upstream=None, upstream_model=None, account=None, outcome="refused"), NOON)
     rows = await usage.read(replace(ALL, by=("model",)))
     assert [(values[0], counts.requests) for values, counts in rows] == [
-        (OTHER, 3), ("own-2", 2), ("", 1), ("n", 1), ("own-1", 1)
+        (OTHER, 4), ("own-2", 2), ("", 1), ("n", 1), ("own-1", 1)
     ]  # fmt: skip
     usage.count(record(upstream_model="own-3"), NOON + 3600)
     rows = await usage.read(replace(ALL, since=HOUR + 1, by=("model",)))
