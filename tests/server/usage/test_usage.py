@@ -237,7 +237,7 @@ async def test_names_from_outside_make_no_more_rows_than_that(monkeypatch: pytes
     monkeypatch.setattr(recorder, "MAX_UNLISTED", 2)
     usage = recording(MemoryUsageStore())
     usage.count(record(upstream_model="refused", status=404, outcome="failed"), NOON)
-    for name in ("n", "own-1", "own-2", "own-3", "own-2", "x" * 201, "half a pair \ud800"):
+    for name in ("n", "half a pair \ud800", "own-1", "own-2", "own-3", "own-2", "x" * 201):
         usage.count(record(upstream_model=name), NOON)
     usage.count(record(upstream=None, upstream_model=None, account=None, outcome="refused"), NOON)
     rows = await usage.read(replace(ALL, by=("model",)))
