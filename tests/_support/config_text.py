@@ -19,50 +19,7 @@ protocol = "openai_chat"
 base_url = "http://127.0.0.1:9000/v1"
 """
 
-FULL = """\
-[server]
-host = "0.0.0.0"
-cors_origins = []
-
-[[upstreams]]
-name = "local"
-protocols = ["openai_responses", "openai_chat"]
-base_url = "http://127.0.0.1:9000/v1/"
-api_key = "${LOCAL_KEY}"
-models = ["qwen3", "qwen3-${SIZE}"]
-proxy = "http://user:${LOCAL_KEY}@proxy:3128"
-loss_policy = "refuse"
-auth = "x-api-key"
-read_s = 5
-
-  [upstreams.headers]
-  X-Price = "5$$"
-  X-Team = "${file:team}"
-
-[[upstreams]]
-name = "claude"
-protocol = "anthropic_messages"
-base_url = "https://claude.example/${ACCOUNT}"
-
-[models]
-"claude-sonnet-4-6" = "local/qwen3"
-"gpt-*" = "claude/claude-opus-4-8"
-
-[[capabilities]]
-model = "qwen3*"
-upstream = "local"
-efforts = []
-refuses = ["top_k", "seed"]
-
-[[capabilities]]
-model = "*"
-tool_images = true
-
-[[client_keys]]
-name = "ci"
-hash = "abababababababababababababababababababababababababababababababab"
-loss_policy = "refuse"
-"""
+FULL = Path(__file__).with_name("full.toml").read_text("utf-8")
 SECRET = "a-secret-of-some-length-0123456789-wq7zk"
 
 

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from devtools import Chromium, Page
@@ -149,32 +150,7 @@ def test_the_keyboard_chooses_opens_and_closes(rig: Rig, open_page: OpenPage) ->
     assert page.run("document.querySelector('[aria-selected=true]').id") == f"row-{ids[1]}"
 
 
-FAKE_FEED = """
-const original = window.fetch, count = 5000;
-window.fetch = (url, options) => {
-  if (!String(url).includes('/admin/events')) return original(url, options);
-  const text = (kind, data) => `event: ${kind}\\ndata: ${JSON.stringify(data)}\\n\\n`;
-  let sent = 0;
-  const body = new ReadableStream({
-    async pull(controller) {
-      if (sent === count) return new Promise(() => {});
-      let piece = sent ? '' : text('hello', {at: Date.now() / 1000, resumed: null});
-      for (const end = sent + 100; sent < end; sent += 1) {
-        const of = {request: String(sent).padStart(32, '0'), at: Date.now() / 1000, protocol: 'openai_chat'};
-        piece += text('request.begun', {...of, path: '/v1/chat/completions', worker: 1});
-        piece += text('request.planned', {...of, model: `model-${sent % 7}`, upstream: 'up', upstream_model: 'm'});
-        piece += text('request.ended', {...of, outcome: 'completed', status: 200, duration_s: 1});
-      }
-      controller.enqueue(new TextEncoder().encode(piece));
-      await new Promise((resolve) => setTimeout(resolve, 10));
-    },
-  });
-  return Promise.resolve(new Response(body, {status: 200}));
-};
-window.long = [];
-new PerformanceObserver((list) => window.long.push(...list.getEntries().map((each) => each.duration)))
-  .observe({type: 'longtask'});
-"""
+FAKE_FEED = Path(__file__).with_name("fake_feed.js").read_text("utf-8")
 
 # Milliseconds for which the page may not respond.
 MAX_TASK_MS = 200
