@@ -287,12 +287,6 @@ def test_cut_at_every_place_before_the_stop() -> None:
         assert error.kind is ErrorKind.TRUNCATED
 
 
-def test_cut_before_anything() -> None:
-    translator = machine()
-    assert failed(translator, run(translator, [])).kind is ErrorKind.TRUNCATED
-    assert not translator.committed
-
-
 def test_a_reader_without_events_at_the_end() -> None:
     class Mute(ToyReader):
         def eof(self) -> list[Event]:
@@ -332,11 +326,6 @@ def test_a_last_frame_that_breaks_the_order() -> None:
     translator = machine()
     out = run(translator, [frame_of(STARTED) + frame_of(ENDED).strip()])
     assert "choice 0 has not stopped" in failed(translator, out, STARTED).message
-
-
-def test_an_error_of_the_upstream_passes_in_the_clients_form() -> None:
-    translator = machine()
-    assert failed(translator, run(translator, [stream_of([STARTED, Failed(ERROR)])]), STARTED) == ERROR
 
 
 def test_the_server_reports_a_failure_before_and_after_the_start() -> None:
@@ -531,19 +520,6 @@ def test_a_client_without_custom_tools() -> None:
     ]
     out = folded(events_of(run(machine(client), [stream_of(events)])))
     assert json.loads(out.blocks[0].text) == {"input": "ls"}  # type: ignore[union-attr]
-
-
-def test_signatures_pass() -> None:
-    events: list[Event] = [
-        STARTED,
-        start_of(BlockKind.REASONING),
-        ReasoningDelta(0, "hm"),
-        SignatureDelta(0, SIGNATURE),
-        BlockEnded(0),
-        STOP,
-        ENDED,
-    ]
-    assert events_of(run(machine(NARROW), [stream_of(events)])) == events
 
 
 class _Bottomless:
