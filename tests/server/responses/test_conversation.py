@@ -1,60 +1,48 @@
 """Requests that refer to stored responses and items, and their expansion: bytes in, bytes out."""
 
-# ruff: noqa: E501 -- the tables are read by row
-
 import json
+import re
+from pathlib import Path
 from typing import Any
 
-import pytest
+import rows
 
-from dragoman import RemoteProtocolError, Signer, peek
-from dragoman.events import Signature
+from dragoman import RemoteProtocolError, peek
 from dragoman_server.responses import conversation
 from dragoman_server.responses.stores.base import StoredItem, StoredResponse
 
 USER = b'{"role":"user","content":"x"}'
 
 
-def requested(**body: Any) -> conversation.StateParams:
-    return conversation.read_state_params(peek(json.dumps({"model": "m", **body}).encode()))
+ITEMS = Path(__file__).with_name("items.txt")
 
 
-REQUESTS: dict[str, tuple[dict[str, Any], conversation.StateParams]] = {
-    "nothing": ({}, conversation.StateParams(None, True, False)),
-    "nulls": ({"previous_response_id": None, "store": None, "input": None}, conversation.StateParams(None, True, False)),
-    "an empty id": ({"previous_response_id": ""}, conversation.StateParams(None, True, False)),
-    "all": ({"previous_response_id": "resp_1", "store": False, "input": [{"type": "item_reference", "id": "x"}]}, conversation.StateParams("resp_1", False, True)),
-    "a bare reference": ({"input": [{"id": "x"}]}, conversation.StateParams(None, True, True)),
-    "of the type null": ({"input": [{"id": "x", "type": None}]}, conversation.StateParams(None, True, True)),
-    "of the type null, first": ({"input": [{"type": None, "id": "x"}]}, conversation.StateParams(None, True, True)),
-    "an item with an id": ({"input": [{"id": "x", "role": "user"}]}, conversation.StateParams(None, True, False)),
-}  # fmt: skip
+def output_of(lines: list[str]) -> list[str]:
+    """What comes out of a request or of items: a line for each."""
+    what, *items = [line.encode() for line in lines]
+    match what:
+        case b"state":
+            return [str(conversation.read_state_params(peek(items[0])))]
+        case b"input":
+            return [item.decode() for item in conversation.input_items(peek(items[0]))] or ["none"]
+        case b"listed":
+            return [json.dumps(conversation.item_for_list(StoredItem("made", items[0])))]
+        case b"relayed":
+            stored = (StoredItem("x", items[0]),)
+            made = conversation.history(StoredResponse("resp_1", "", 0, b"{}", (), stored))
+            return [item.decode() for item in conversation.write_items(made, relayed=True)] or ["nothing"]
+    try:
+        return [str(conversation.find_references(items))]
+    except RemoteProtocolError as error:
+        return [f"error: {error}"]
 
 
-def test_the_state_that_a_request_requires() -> None:
-    for name, (body, found) in REQUESTS.items():
-        assert requested(**body) == found, name
+def test_requests_and_items() -> None:
+    rows.check(ITEMS, output_of)
 
 
-INPUTS: dict[str, tuple[bytes, list[bytes]]] = {
-    "none": (b'{"model":"m"}', []),
-    "null": (b'{"model":"m","input": null }', []),
-    "an empty array": (b'{"model":"m","input":[]}', []),
-    "text": (
-        b'{"model":"m","input": "h\\u00e9 \\"x\\"" }',
-        [b'{"type":"message","role":"user","content":"h\\u00e9 \\"x\\""}'],
-    ),
-    "items keep their bytes": (
-        b'{"model":"m","input":[ {"b" : 1.50,"a":1e3} , {"c":"\\u00e9"}\n]}',
-        [b'{"b" : 1.50,"a":1e3}', b'{"c":"\\u00e9"}'],
-    ),
-    "a lone surrogate": (b'{"model":"m","input":[{"c":"\\ud83d"}]}', [b'{"c":"\\ud83d"}']),
-}
-
-
-def test_the_items_of_an_input() -> None:
-    for name, (body, items) in INPUTS.items():
-        assert conversation.input_items(peek(body)) == items, name
+def relayed_items() -> list[bytes]:
+    return re.findall(rb"^relayed\n(.*)", ITEMS.read_bytes(), re.MULTILINE)
 
 
 def test_every_other_value_of_a_request_keeps_its_bytes() -> None:
@@ -62,26 +50,6 @@ def test_every_other_value_of_a_request_keeps_its_bytes() -> None:
     expected = b'{"a":1.50,"z":{"k" : "\\u00e9"},"input":[' + USER + b"," + USER + b"]}"
     assert conversation.replace_input(peek(body), [USER, USER], without={"model"}) == expected
     assert conversation.replace_input(peek(b'{"input":[]}'), []) == b'{"input":[]}'
-
-
-REFERENCES: dict[str, tuple[list[bytes], dict[int, str]]] = {
-    "typed": ([USER, b'{"type":"item_reference","id":"a"}'], {1: "a"}),
-    "bare": ([b'{"id":"a"}', USER], {0: "a"}),
-    "of the type null": ([b'{"id":"a","type":null}'], {0: "a"}),
-    "none": ([b'{"id":"a","role":"user"}', b'{"type":"compaction_trigger"}', b"{}", b'{"type":null}'], {}),
-}
-
-
-@pytest.mark.parametrize("name", REFERENCES)
-def test_references(name: str) -> None:
-    items, found = REFERENCES[name]
-    assert conversation.find_references(items) == found
-
-
-@pytest.mark.parametrize("id", [b"", b',"id":""', b',"id":5', b',"id":null'])
-def test_a_reference_needs_an_id(id: bytes) -> None:
-    with pytest.raises(RemoteProtocolError, match=r"input\[0\].id is required"):
-        conversation.find_references([b'{"type":"item_reference"%b}' % id])
 
 
 IDS = {
@@ -137,51 +105,21 @@ def test_references_are_put_in_once() -> None:
     assert [entry.data for entry in entries] == [b'{"a":1}', USER, b'{"b":1}', b"3"]
 
 
-SIGNED = Signer().wrap(Signature("anthropic_messages", {"type": "thinking"}))
-REASONING = {"type": "reasoning", "id": "rs_1", "summary": []}
-
 # A stored item, as it is sent to a Responses server that does not have it.
-RELAYED: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
-    "a message": ({"type": "message", "id": "msg_1", "role": "user"}, {"type": "message", "role": "user"}),
-    "without an id": ({"role": "user"}, {"role": "user"}),
-    "empty reasoning": (REASONING, None),
-    "reasoning signed there": (
-        {**REASONING, "encrypted_content": "gAAAA"},
-        {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"},
-    ),
-    "reasoning signed here": ({**REASONING, "encrypted_content": SIGNED}, None),
-    "reasoning signed here, as text": (
-        {**REASONING, "encrypted_content": SIGNED, "content": [{"type": "reasoning_text", "text": "hm"}]},
-        {
-            "type": "reasoning",
-            "summary": [],
-            "encrypted_content": None,
-            "content": [{"type": "reasoning_text", "text": "hm"}],
-        },
-    ),
-    "an approval that is given by its id": (
-        {"type": "mcp_approval_request", "id": "mcpr_1"},
-        {"type": "mcp_approval_request", "id": "mcpr_1"},
-    ),
-}
-
-
 def test_b9_stored_items_for_a_server_that_has_not_stored_them() -> None:
     """The case: "Item with id 'rs_...' not found. Items are not persisted when `store` is set to false." """
-    for name, (item, found) in RELAYED.items():
-        stored = StoredItem("x", json.dumps(item).encode())
+    for item in relayed_items():
+        stored = StoredItem("x", item)
         made = conversation.history(StoredResponse("resp_1", "", 0, b"{}", (), (stored,)))
         (referred,) = conversation.build_conversation((), [b"{}"], {0: stored})
         assert made == (referred,)
-        sent = [json.loads(each) for each in conversation.write_items(made, relayed=True)]
-        assert sent == ([] if found is None else [found]), name
         # What the model made is no different in the turns after the next.
         assert conversation.history(StoredResponse("resp_2", "", 0, b"{}", made, ())) == made
-        assert len(conversation.write_items(made, relayed=False)) == 1, name
+        assert len(conversation.write_items(made, relayed=False)) == 1, item
         new = conversation.build_conversation((), [stored.data], {})
-        if "id" in item:  # what the client sent is the client's, in all later turns
+        if b'"id"' in item:  # what the client sent is the client's, in all later turns
             again = conversation.history(StoredResponse("resp_1", "", 0, b"{}", tuple(new), ()))
-            assert conversation.write_items(again, relayed=True) == [stored.data], name
+            assert conversation.write_items(again, relayed=True) == [stored.data], item
 
 
 def test_a_compaction_item_replaces_all_before_it() -> None:
@@ -236,38 +174,3 @@ def test_the_responses_that_are_stored() -> None:
                 json.dumps(conversation.response_body(response), default=lambda raw: json.loads(bytes(raw)))
             )
             assert whole == {**body, "store": True, "previous_response_id": "resp_0"}, name
-
-
-LISTED: dict[str, tuple[bytes, dict[str, Any]]] = {
-    "text of a user": (
-        b'{"role":"user","content":"x"}',
-        {
-            "id": "made",
-            "type": "message",
-            "role": "user",
-            "content": [{"type": "input_text", "text": "x"}],
-            "status": "completed",
-        },
-    ),
-    "text of an assistant": (
-        b'{"role":"assistant","content":"x","status":"incomplete","id":null}',
-        {
-            "id": "made",
-            "type": "message",
-            "role": "assistant",
-            "content": [{"type": "output_text", "text": "x", "annotations": []}],
-            "status": "incomplete",
-        },
-    ),
-    "another item": (
-        b'{"type":"compaction","encrypted_content":"x"}',
-        {"id": "made", "type": "compaction", "encrypted_content": "x"},
-    ),
-    "no object": (b'"text"', {"id": "made", "type": "message", "status": "completed"}),
-}
-
-
-@pytest.mark.parametrize("name", LISTED)
-def test_items_in_lists_have_their_full_form(name: str) -> None:
-    data, found = LISTED[name]
-    assert conversation.item_for_list(StoredItem("made", data)) == found
