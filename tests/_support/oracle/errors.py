@@ -41,7 +41,7 @@ TOO_LONG = "prompt is too long"
 OVERFLOW = re.compile(
     r"prompt (is )?too long|context (length|window)|length of all messages is too long", re.I
 )
-# Some servers return 400 for an unknown key; a Messages client expects 401.
+# Some servers return 400 for an unknown key; clients expect 401.
 WRONG_KEY = re.compile(r"incorrect api key|api key not valid|api_key_invalid", re.I)
 READERS = {
     CHAT: meaning_chat.failure_of,
@@ -103,7 +103,7 @@ def compare_error(upstream: ErrorResponse, client: ErrorResponse) -> list[str]:
     keep = {upstream.status}
     messages, openai, gemini = STATUSES.get(upstream.status, (keep, keep, keep))
     if upstream.status == 400 and WRONG_KEY.search(upstream.message):
-        messages, gemini = {401}, {401}
+        messages = openai = gemini = {401}
     allowed = {MESSAGES: messages, GEMINI: gemini}.get(client.protocol, openai)
     if client.protocol == upstream.protocol == GEMINI:  # an error in its form is relayed
         allowed = allowed | keep
