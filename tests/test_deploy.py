@@ -34,8 +34,7 @@ def loaded(text: str, secrets_in: str, directory: Path) -> LoadedConfig:
 
 def test_the_configuration_of_the_containers_loads(tmp_path: Path) -> None:
     text = (DEPLOY / "dragoman.toml").read_text("utf-8")
-    settings = loaded(text + KEY, "/run/secrets", tmp_path).settings
-    assert settings.server.account_store == "valkey"
+    assert loaded(text + KEY, "/run/secrets", tmp_path).settings.server.account_store == "valkey"
     secrets = set(re.findall(r"/run/secrets/(\w+)", text))
     assert secrets == set(re.findall(r"file: \./secrets/(\w+)", COMPOSE))
     # The server is the service of this name.

@@ -82,8 +82,7 @@ def test_ci_runs_the_command_that_the_readme_names() -> None:
     """`make run` and `make test` are the two commands of a clone."""
     readme, ci = ((ROOT / name).read_text("utf-8") for name in ("README.md", ".ci/run"))
     assert {"run", "test"} <= set(re.findall(r"\bmake ([a-z-]+)", readme))
-    run_by_ci = re.findall(r"^make -C \S+ ([a-z-]+)$", ci, re.MULTILINE)
-    assert run_by_ci == ["test"]
+    assert re.findall(r"^make -C \S+ ([a-z-]+)$", ci, re.MULTILINE) == ["test"]
 
 
 @pytest.mark.parametrize(("page", "code"), EXAMPLES)

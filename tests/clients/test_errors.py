@@ -39,8 +39,7 @@ FINISHED = {"message_stop", "response.completed", "response.incomplete"}
 def test_an_error_of_the_upstream(pair: Pair, sdk: Sdk, way: Way) -> None:
     for model, classes in CLASSES.items():
         expected = classes[pair.client == MESSAGES]
-        text = MESSAGES_OF.get(model, "the simulator")
-        with pytest.raises(expected, match=text) as raised:
+        with pytest.raises(expected, match=MESSAGES_OF.get(model, "the simulator")) as raised:
             send(sdk, pair.client, way, body_of(pair.client, pair.model(model), "Hello"))
         error: Any = raised.value
         assert error.request_id
@@ -64,8 +63,7 @@ def test_a_response_that_breaks_off(pair: Pair, sdk: Sdk, model: str, text: str)
     events: list[Any] = []
     with pytest.raises(API_ERROR[pair.client], match=text):
         sdk.events(pair.client, body, events)
-    shown = str([event.to_dict() for event in events])
-    assert "stood" in shown
+    assert "stood" in str([event.to_dict() for event in events])
     if pair.client == CHAT:
         assert not any(choice.finish_reason for chunk in events for choice in chunk.choices)
     else:

@@ -108,8 +108,7 @@ def test_reasoning_that_was_left_out_is_refused(pair: Pair, sdk: Sdk) -> None:
     """So the test before can fail."""
     body = body_of(pair.client, pair.model("reasoning"), "Look at it", tools=("look",))
     body |= reasoning_options(pair.client)
-    first = send(sdk, pair.client, Way.WHOLE, body)
-    follow = next_turn(pair.client, body, first, ["found"])
+    follow = next_turn(pair.client, body, send(sdk, pair.client, Way.WHOLE, body), ["found"])
     name = "input" if pair.client == RESPONSES else "messages"
     follow[name] = [without_reasoning(turn) for turn in follow[name]]
     follow[name] = [turn for turn in follow[name] if turn is not None]

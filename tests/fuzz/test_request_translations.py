@@ -50,8 +50,7 @@ def check(client: str, body: bytes, upstream: str, capabilities: dict[str, Any])
         assert not done.relayed or done.body == body
         # A relay passes on bytes that are no UTF-8 inside of a value (tests/sansio/wire/test_splice.py).
         sent = done.body.decode(errors="replace").encode() if done.relayed else done.body
-        written = decode_object(sent, "what was written")
-        assert isinstance(written, dict)
+        assert isinstance(decode_object(sent, "what was written"), dict)
         return
     assert 400 <= refusal.status < 500
     assert refusal.path or refusal.code == "invalid_json" or refusal.message.endswith("nested too deep"), (

@@ -190,8 +190,7 @@ def _gemini(blocks: Sequence[Block], stop: str, cost: Cost) -> list[s.Payload]:
             signed = {"thoughtSignature": block.signature} if block.signature else {}
             out.append(s.parts({"text": block.text, "thought": True, **signed}))
         else:
-            arguments = json.loads(block.arguments)
-            out.append(s.parts(s.function_call(block.id, block.name, arguments)))
+            out.append(s.parts(s.function_call(block.id, block.name, json.loads(block.arguments))))
     return [*out, s.parts({"text": ""}, finish=GEMINI_ENDS[stop], usage=cost.gemini)]
 
 

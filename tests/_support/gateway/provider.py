@@ -149,8 +149,7 @@ class Provider(FakeUpstreams):
     def script_for(self, url: str, headers: Mapping[str, str], content: bytes) -> Script:
         protocol = self._protocols[url.split("/")[2].removesuffix(".test")]
         streams = bool(json.loads(content).get("stream")) or ":streamGenerateContent" in url
-        play = next_of(self._plays[account_of(headers)])
-        return script_of(protocol, play, stream=streams)
+        return script_of(protocol, next_of(self._plays[account_of(headers)]), stream=streams)
 
 
 @dataclass

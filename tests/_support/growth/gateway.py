@@ -209,8 +209,7 @@ async def _with_connections(connections: int) -> AsyncIterator[Work]:
 
 
 def _streamed(deltas: int) -> Work:
-    frames = stream("openai_chat", deltas)
-    script = Script(frames, headers=[("content-type", "text/event-stream")])
+    script = Script(stream("openai_chat", deltas), headers=[("content-type", "text/event-stream")])
     app = create_app(Settings(upstreams=(_upstream(),)), client=OneResponse(script))
     body = json.dumps({**json.loads(_body("up0/m")), "stream": True}).encode()
 

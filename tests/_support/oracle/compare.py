@@ -96,8 +96,7 @@ def _contents(upstream: Meaning, client: Meaning, protocol: str, custom_tools: f
     )
     problems += _texts(upstream, sent, got)
     if protocol != CHAT and not problems and not broken and upstream.stop is not Stop.FILTER:
-        order = [block.kind for block in sent]
-        if order != [block.kind for block in got]:
+        if [block.kind for block in sent] != [block.kind for block in got]:
             problems.append(f"order: {_kinds(sent)} became {_kinds(got)}")
         problems += [
             f"order: {one.kind} {one.text[:40]!r} became {other.text[:40]!r}"

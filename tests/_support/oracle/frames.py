@@ -39,8 +39,7 @@ def lenient_frames(stream: bytes) -> list[Frame]:
     frames: list[Frame] = []
     event: str | None = None
     data: list[str] = []
-    lines = LINE_END.split(text)
-    for line in lines:
+    for line in LINE_END.split(text):
         if not line:
             if data:
                 frames.append(Frame(event, "\n".join(data)))

@@ -80,8 +80,7 @@ def send(sdk: Sdk, protocol: str, way: Way, body: Body) -> SdkResponse:
 
 def next_turn(protocol: str, body: Body, response: SdkResponse, results: list[str]) -> Body:
     """Return the request with the response and a result for each of its calls."""
-    ids = [call.id for call in response.meaning.calls]
-    pairs = list(zip(ids, results, strict=True))
+    pairs = list(zip([call.id for call in response.meaning.calls], results, strict=True))
     if protocol == CHAT:
         outputs: list[Any] = [{"role": "tool", "tool_call_id": id, "content": text} for id, text in pairs]
         return {**body, "messages": [*body["messages"], response.native, *outputs]}

@@ -69,8 +69,7 @@ def test_no_events_yet() -> None:
 
 @pytest.mark.promise("R4")
 def test_in_any_chunks() -> None:
-    data = stream_of(HELLO)
-    for chunks in all_ways(data):
+    for chunks in all_ways(stream_of(HELLO)):
         assert read_in(chunks) == HELLO
 
 

@@ -99,8 +99,7 @@ def test_blocks_of_branches_never_share_an_index() -> None:
 
 def test_opaque_blocks_stay_with_their_choice() -> None:
     opaque = Opaque("client", "thing", {"x": 1})
-    machine = fan()
-    out = feed(machine, 1, upstream_response("b", opaque))
+    out = feed(fan(), 1, upstream_response("b", opaque))
     assert msgspec.structs.replace(opaque, choice=1) in out
 
 
@@ -125,8 +124,7 @@ def test_calls_of_two_branches_have_distinct_ids() -> None:
     reasoning: list[Event] = [start_of(BlockKind.REASONING, 2), SignatureDelta(2, SIGNATURE), BlockEnded(2)]
     assert machine.cached_reasoning() is None
     feed(machine, 0, upstream_response("a", *call, *reasoning))
-    cached = machine.cached_reasoning()
-    assert cached[0] == ("call-1",)
+    assert machine.cached_reasoning()[0] == ("call-1",)
 
 
 def test_a_whole_response() -> None:
@@ -147,16 +145,14 @@ def test_the_whole_body_of_a_stream() -> None:
     machine = fan(store_response=True)
     feed(machine, 0, upstream_response("a"))
     feed(machine, 1, upstream_response("b"))
-    body = machine.whole_body()
-    assert len(body["blocks"]) == 2
+    assert len(machine.whole_body()["blocks"]) == 2
     assert fan().whole_body() is None
 
 
 def test_one_failure_fails_all() -> None:
     machine = fan()
     feed(machine, 0, upstream_response("a"))
-    out = feed(machine, 1, [STARTED, Failed(ERROR)])
-    assert out == [Failed(ERROR)]
+    assert feed(machine, 1, [STARTED, Failed(ERROR)]) == [Failed(ERROR)]
     assert (machine.outcome, machine.error) == (Outcome.FAILED, ERROR)
     machine.fail(ERROR)
     machine.receive_eof()
@@ -165,8 +161,7 @@ def test_one_failure_fails_all() -> None:
 
 def test_a_branch_that_breaks_off() -> None:
     machine = fan()
-    out = feed(machine, 0, upstream_response("a")[:3])
-    assert isinstance(out[-1], Failed)
+    assert isinstance(feed(machine, 0, upstream_response("a")[:3])[-1], Failed)
     assert machine.error.kind is ErrorKind.TRUNCATED
 
 
@@ -190,7 +185,6 @@ def test_any_number(count: int) -> None:
 def test_nothing_is_accepted_after_a_failure() -> None:
     machine = fan()
     for number, events in enumerate(([STARTED, Failed(ERROR)], upstream_response("b"))):
-        branch = machine.start(number, upstream_streams=True)
-        branch.receive_data(stream_of(events))
+        machine.start(number, upstream_streams=True).receive_data(stream_of(events))
     machine.merge()
     assert events_of(machine.data_to_send()) == [STARTED, Failed(ERROR)]

@@ -76,5 +76,4 @@ def test_a_relay_observes_a_large_frame_in_its_own_read() -> None:
 
 
 def test_a_machine_that_holds_nothing() -> None:
-    held_bytes = ResponseMachine.__dict__["held_bytes"]
-    assert held_bytes.fget(object()) == 0
+    assert ResponseMachine.__dict__["held_bytes"].fget(object()) == 0

@@ -618,8 +618,7 @@ def test_an_error_before_an_error_line_is_masked_in_the_same_read() -> None:
 
 
 def test_a_whole_response_that_is_an_error_has_no_secret() -> None:
-    data = encode({"failed": msgspec.to_builtins(REPORTED)})
-    _, machine = masking([data], streams=False)
+    _, machine = masking([encode({"failed": msgspec.to_builtins(REPORTED)})], streams=False)
     assert machine.outcome is Outcome.FAILED
     assert "secret" not in repr(machine.error)
 

@@ -211,8 +211,7 @@ def test_a_whole_response_for_the_client_is_sent_at_the_end() -> None:
     translator.receive_data(stream_of(HELLO[:-1]))
     assert (translator.data_to_send(), translator.heartbeat()) == (b"", b"")
     translator.receive_data(frame_of(ENDED))
-    body = decode(translator.data_to_send())
-    assert body["blocks"][0]["block"]["text"] == "héllo"
+    assert decode(translator.data_to_send())["blocks"][0]["block"]["text"] == "héllo"
     assert translator.data_to_send() == b""
 
 
@@ -283,8 +282,7 @@ def test_cut_at_every_place_before_the_stop() -> None:
         translator = machine()
         out = run(translator, [data[:at]])
         events_before = HELLO[: len(events_of(out)) - 1]
-        error = failed(translator, out, *events_before)
-        assert error.kind is ErrorKind.TRUNCATED
+        assert failed(translator, out, *events_before).kind is ErrorKind.TRUNCATED
 
 
 def test_a_reader_without_events_at_the_end() -> None:
@@ -333,8 +331,7 @@ def test_the_server_reports_a_failure_before_and_after_the_start() -> None:
         translator = machine()
         translator.receive_data(stream_of(before))
         translator.fail(WireError(ErrorKind.TIMEOUT, "no bytes for a minute"))
-        error = failed(translator, translator.data_to_send(), *before)
-        assert error.kind is ErrorKind.TIMEOUT
+        assert failed(translator, translator.data_to_send(), *before).kind is ErrorKind.TIMEOUT
 
 
 def test_blocks_that_wait_are_dropped_by_a_failure() -> None:
@@ -382,8 +379,7 @@ def test_a_response_that_is_nested_too_deep() -> None:
 def test_a_whole_response() -> None:
     for chunks in all_ways(whole_of(HELLO)):
         translator = machine(upstream_streams=False)
-        out = events_of(run(translator, chunks))
-        assert folded(out) == folded(HELLO)
+        assert folded(events_of(run(translator, chunks))) == folded(HELLO)
         assert translator.outcome is Outcome.COMPLETED
 
 
@@ -400,16 +396,14 @@ def test_a_whole_response() -> None:
 def test_an_invalid_whole_response(body: bytes, message: str) -> None:
     for streams in (True, False):
         translator = machine(upstream_streams=False, client_streams=streams)
-        out = run(translator, [body])
-        assert bool(out) is streams
+        assert bool(run(translator, [body])) is streams
         assert (translator.outcome, translator.error.kind) == (Outcome.FAILED, ErrorKind.UNREADABLE)
         assert translator.error.message.startswith(f"the upstream's response cannot be read: {message}")
 
 
 def test_a_whole_response_without_its_end() -> None:
     translator = machine(upstream_streams=False)
-    body = encode({"started": {"id": "i", "model": "m"}})
-    error = failed(translator, run(translator, [body]))
+    error = failed(translator, run(translator, [encode({"started": {"id": "i", "model": "m"}})]))
     assert error == WireError(ErrorKind.TRUNCATED, "the upstream's response is not complete")
 
 
@@ -660,8 +654,7 @@ def test_the_whole_body_is_kept_only_on_request() -> None:
 
 @pytest.mark.parametrize("forgets", [True, False])
 def test_signatures_are_cached_for_clients_that_drop_them(forgets: bool) -> None:
-    client = toy("client", clients_drop_signatures=forgets)
-    translator = machine(client)
+    translator = machine(toy("client", clients_drop_signatures=forgets))
     thinking_block: list[Event] = [start_of(BlockKind.REASONING), SignatureDelta(0, SIGNATURE), BlockEnded(0)]
     call: list[Event] = [start_of(BlockKind.TOOL_CALL, 1), ArgumentsDelta(1, "{}"), BlockEnded(1)]
     run(translator, [stream_of([STARTED, *thinking_block, *call, STOP, ENDED])])

@@ -224,8 +224,7 @@ def test_a_text_of_a_rewritten_request_is_not_split_where_reasoning_stood() -> N
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_nothing_is_decoded_without_wrapped_signatures(protocol: str) -> None:
-    body = body_of(protocol, [NATIVE[protocol]])
-    out = relayed(protocol, body)
+    out = relayed(protocol, body_of(protocol, [NATIVE[protocol]]))
     assert out.body == sent(protocol, [NATIVE[protocol]])
     assert (out.relayed, losses_of(out)) == (True, [])
 
@@ -349,8 +348,7 @@ def test_a_conversation_starts_at_its_last_summary() -> None:
     start = {"type": "text", "text": "Summary of the conversation so far:\nnew", **mark}
     found = conversation(HI, first, HI, second, RESULT)
     assert found == ([{"role": "user", "content": [start]}, turn(CALL), RESULT], [])
-    alone = turn(summary_block("new"))
-    assert conversation(HI, alone, HI)[0][1:] == [HI]
+    assert conversation(HI, turn(summary_block("new")), HI)[0][1:] == [HI]
 
 
 def test_a_summary_of_the_vendor_or_of_another_gateway_stays() -> None:

@@ -72,8 +72,7 @@ def test_a_waiting_block_has_no_fast_path() -> None:
 def test_the_heartbeat_is_the_endpoints() -> None:
     context = context_of()
     assert ClientSink(ANY, context, Ledger()).heartbeat == HEARTBEAT
-    other = Endpoint("/x", heartbeat=b"\n")
-    context = msgspec.structs.replace(context, endpoint=other)
+    context = msgspec.structs.replace(context, endpoint=Endpoint("/x", heartbeat=b"\n"))
     assert ClientSink(ANY, context, Ledger()).heartbeat == b"\n"
 
 

@@ -219,8 +219,7 @@ def pair_of(endpoint: Endpoint) -> Pair:
 def test_an_array_has_the_chunks_of_the_stream() -> None:
     events = pair_of(EVENTS).translate_response(STREAM)
     chunks = [decode(each.removeprefix(b"data: ")) for each in events.split(b"\r\n\r\n") if each]
-    array = pair_of(ARRAY).translate_response(STREAM)
-    assert decode(array) == chunks
+    assert decode(pair_of(ARRAY).translate_response(STREAM)) == chunks
     assert chunks[0]["candidates"][0]["content"]["parts"] == [{"text": "a\u2028\u0085b"}]
 
 
@@ -231,8 +230,7 @@ def test_no_character_ends_a_line_too_early() -> None:
 
 def test_a_stream_that_was_cut_off_has_an_error_in_both_forms() -> None:
     pair = pair_of(EVENTS)
-    sent = pair.translate_response(STREAM[:100])
-    event, bare = sent.rsplit(b"\r\n\r\n", 1)
+    event, bare = pair.translate_response(STREAM[:100]).rsplit(b"\r\n\r\n", 1)
     assert decode(bare) == decode(event.rpartition(b"data: ")[2])
     assert decode(bare)["error"]["code"] == 502
 
@@ -294,8 +292,7 @@ def test_the_fast_path_collects_texts_for_citations(monkeypatch: pytest.MonkeyPa
     thoughts = [{"content": {"parts": [{"text": text, "thought": True}]}, "index": 1} for text in "abc"]
     last = {"finishReason": "STOP", "groundingMetadata": grounding, "index": 1}
     frames = [b"data: " + encode({"candidates": [each]}) for each in (other, *thoughts, *texts, last)]
-    data = b"\r\n\r\n".join([*frames, b""])
-    assert both_ways(GEMINI, "openai_chat", data, monkeypatch) == 3
+    assert both_ways(GEMINI, "openai_chat", b"\r\n\r\n".join([*frames, b""]), monkeypatch) == 3
 
 
 def test_the_fast_path_reads_the_last_counts_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:

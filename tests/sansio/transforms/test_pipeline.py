@@ -128,3 +128,8 @@ def test_each_stage_gets_what_the_one_before_gives(stages: list[Stage], expected
     line = Pipeline(toy(), context_of(), Ledger())
     line._stages = stages
     assert list(line.send(STARTED)) == expected
+
+
+def test_the_checks_of_an_output_need_its_text_only_for_a_form() -> None:
+    for form in (None, ResponseFormat()):
+        assert OutputCheckStage(form, None, Ledger()).needs_text is (form is not None)

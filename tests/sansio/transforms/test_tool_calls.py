@@ -38,8 +38,7 @@ def staged(
     events: list[Event], undo: Undo = Undo(), rule: ToolLimits = EVERYTHING
 ) -> tuple[list[Event], Ledger]:
     ledger = Ledger()
-    stage = ToolCallStage(undo, rule, "0123456789", ledger)
-    return through(stage, events), ledger
+    return through(ToolCallStage(undo, rule, "0123456789", ledger), events), ledger
 
 
 @PROPERTY
@@ -160,8 +159,7 @@ def unchecked(grammar: Grammar, text: str) -> str | None:
 def test_a_schema_that_cannot_be_checked_is_recorded(check: CheckInput | None, reason: str) -> None:
     ledger = Ledger()
     stage = ToolCallStage(CHECKED, EVERYTHING, "0123456789", ledger, check)
-    out = through(stage, call("c", "count", '{"input":"x"}'))
-    assert len(out) == 3
+    assert len(through(stage, call("c", "count", '{"input":"x"}'))) == 3
     [loss] = ledger
     assert (loss.code, loss.path) == (LossCode.UNCHECKED, "/tool_calls/c/input")
     assert loss.detail.endswith(reason)

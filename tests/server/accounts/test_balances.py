@@ -56,8 +56,7 @@ class Running:
         before = len(self.upstream.used)
         for _ in range(times):
             body = {"model": "up/m", "messages": [{"role": "user", "content": "Hello"}]}
-            client = await call(self.app, "/v1/chat/completions", body)
-            assert client.status == 200
+            assert (await call(self.app, "/v1/chat/completions", body)).status == 200
             await anyio.sleep(1)  # the balance requested meanwhile has arrived
         return "".join(self.upstream.used[before:])
 

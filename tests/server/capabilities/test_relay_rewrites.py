@@ -206,8 +206,7 @@ SENT_TURN: dict[str, Any] = {
 def test_chat_clients_of_strict_hosts(
     url: str, model: str, settings: dict[str, Any], reasoning: dict[str, Any]
 ) -> None:
-    body = {"model": f"up/{model}", **FROM_AGENT}
-    plan = planned(body, protocol=CHAT, base_url=url)
+    plan = planned({"model": f"up/{model}", **FROM_AGENT}, protocol=CHAT, base_url=url)
     turn = {**SENT_TURN, **reasoning}
     system, requested, _, result = FROM_AGENT["messages"]
     messages = [{**system, "role": "system"}, requested, turn, result]

@@ -215,8 +215,7 @@ def test_the_banner_fits_on_a_screen() -> None:
         (upstreams(2), {"DRAGOMAN_A": "", "DRAGOMAN_B": "", "DRAGOMAN_C": ""}),
     ):
         lines = lines_of(text, **environ)
-        rows = sum(max(1, -(-len(line) // 80)) for line in lines)
-        assert rows <= 24, "\n".join(lines)
+        assert sum(max(1, -(-len(line) // 80)) for line in lines) <= 24, "\n".join(lines)
 
 
 @pytest.mark.parametrize("model", ["sim/echo", 'it\'s "odd" $HOME'])

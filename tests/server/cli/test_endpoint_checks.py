@@ -103,8 +103,7 @@ async def test_the_simulator_has_no_findings_for_its_first_model(protocol: str) 
     ],
 )  # fmt: skip
 async def test_what_is_wrong_is_found(probe: Probe, response: httpx2.Response, rules: list[str]) -> None:
-    found = await findings(lambda request: response, probe)
-    assert sorted(set(found)) == sorted(rules)
+    assert sorted(set(await findings(lambda request: response, probe))) == sorted(rules)
 
 
 async def test_the_requests_have_the_key_and_the_model() -> None:

@@ -123,8 +123,7 @@ def test_only_the_revoked_key_is_removed(name: str) -> None:
         keys("add", each, "--write", "--models", "a[b],up/*", "--expires", "2126-12-31", "--may-loosen")
     FILE.chmod(0o640)
     before = keys_in()
-    result = keys("revoke", name)
-    assert result.stdout == f"{FILE}: {name} is revoked; {RELOAD}\n"
+    assert keys("revoke", name).stdout == f"{FILE}: {name} is revoked; {RELOAD}\n"
     assert keys_in() == {each: key for each, key in before.items() if each != name}
     assert FILE.stat().st_mode & 0o777 == 0o640
     assert config.read_text() == "# Ours.\n[server]\nport = 1\n"

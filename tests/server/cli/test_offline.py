@@ -72,8 +72,7 @@ def test_a_file_with_a_key_that_others_may_read() -> None:
 
 @posix
 def test_a_private_key_that_others_may_read(tmp_path: Path) -> None:
-    made = make_certificate(tmp_path)
-    made.key.chmod(0o644)
+    make_certificate(tmp_path).key.chmod(0o644)
     _, finding = found(TLS)
     assert (finding.subject, finding.fix) == ("key.pem", "chmod 600 key.pem")
 

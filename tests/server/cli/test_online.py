@@ -93,8 +93,7 @@ async def found(
     text: str, *, spend: bool = False, timeout_s: float = 20.0, **environ: str
 ) -> list[CheckFinding]:
     """Return what is found except for the port, which is any free one."""
-    loaded = load_file(text, environ)
-    findings = await online_findings(loaded, timeout_s=timeout_s, spend=spend)
+    findings = await online_findings(load_file(text, environ), timeout_s=timeout_s, spend=spend)
     assert CANARY not in repr(findings)
     port, *others = findings
     assert (port.check, port.severity) == ("port", CheckSeverity.OK)
@@ -411,8 +410,7 @@ async def test_a_wrong_key_is_found_where_models_are_listed_for_any_key() -> Non
 async def test_a_port_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman_server.cli.listeners._HEALTHZ_S", 0.05)  # nobody accepts there
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        loaded = load(environ={"DRAGOMAN_PORT": port})
+        loaded = load(environ={"DRAGOMAN_PORT": str(taken.getsockname()[1])})
         (finding,) = await online_findings(loaded, timeout_s=1, spend=False)
     assert (finding.severity, finding.check) == (CheckSeverity.ERROR, "port")
     assert finding.fix.endswith("or change the port: DRAGOMAN_PORT")

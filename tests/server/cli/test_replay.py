@@ -65,8 +65,7 @@ def with_response(recording: Recording, data: bytes) -> Recording:
 
 
 def with_body(recording: Recording, body: bytes) -> Recording:
-    attempt = with_(recording.attempts[0], body=body.decode())
-    return with_(recording, attempts=(attempt,))
+    return with_(recording, attempts=(with_(recording.attempts[0], body=body.decode()),))
 
 
 def replaced(old: str, new: str) -> Change:

@@ -122,8 +122,7 @@ def test_a_fast_feed_takes_bounded_memory() -> None:
             failed = {"number": attempt, "account": f"up/{number}", "kind": "server", "cause": "busy"}
             state.receive("request.attempt_failed", {"request": f"{number}", "at": number, **failed})
         if number == 7:
-            known = state.find("7")
-            assert [*known.attempts] == [*range(5, MAX_ATTEMPTS + 5)]
+            assert [*state.find("7").attempts] == [*range(5, MAX_ATTEMPTS + 5)]
     assert (len(state.requests()), len(state._failures), len(state._seconds)) == (1000, 1000, RATES_S + 1)
 
 

@@ -139,8 +139,7 @@ def test_settings_that_need_an_extra(setting: str, extra: str, monkeypatch: pyte
     monkeypatch.setattr("dragoman_server.platform.extras.find_spec", lambda name: None)
     value = extra if setting == "account_store" else SAMPLES[setting][0]
     urls = {f"DRAGOMAN_{name}_STORE_URL": "valkey://host" for name in ("ACCOUNT", "USAGE")}
-    environ = {f"DRAGOMAN_{setting.upper()}": value, **urls}
-    (line,) = errors("", environ)
+    (line,) = errors("", {f"DRAGOMAN_{setting.upper()}": value, **urls})
     assert line == f"environment: DRAGOMAN_{setting.upper()}: needs an extra: {install_command(extra)}"
 
 

@@ -96,8 +96,7 @@ async def test_what_needs_a_restart_is_reported_until_there_is_one(
 async def test_what_is_right_elsewhere_may_be_wrong_here(file: Path) -> None:
     """Without a check of what would be in effect, the gateway would be open to all who can connect."""
     gateway = Gateway(file, f'[server]\nhost = "0.0.0.0"\n{SECRET}{KEY}')
-    result = await gateway.reload('[server]\nhost = "127.0.0.1"\n')
-    (error,) = result.errors
+    (error,) = (await gateway.reload('[server]\nhost = "127.0.0.1"\n')).errors
     assert error.startswith(
         "server.host: 0.0.0.0 can be reached from other machines, and there are no client keys"
     )
@@ -115,8 +114,7 @@ async def test_limits_are_never_counted_by_each_worker_alone(file: Path) -> None
 
 
 async def test_warnings_are_passed_on(file: Path) -> None:
-    gateway = Gateway(file, "")
-    (warning,) = (await gateway.reload('[server]\ncors_origins = ["*"]\n')).warnings
+    (warning,) = (await Gateway(file, "").reload('[server]\ncors_origins = ["*"]\n')).warnings
     assert warning.startswith("server.cors_origins: any web page")
 
 

@@ -12,8 +12,7 @@ PACKAGES = {"dragoman": ROOT / "sansio/dragoman", "dragoman_server": ROOT / "ser
 
 @pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
 def test_files_and_functions_that_a_page_names_are_there(page: str) -> None:
-    text = (ROOT / page).read_text()
-    names = re.findall(r"`([\w/]+)\.py` `([\w.]+)`", text)
+    names = re.findall(r"`([\w/]+)\.py` `([\w.]+)`", (ROOT / page).read_text())
     assert len(names) > 10
     for path, name in names:
         package = next(each for each, folder in PACKAGES.items() if (folder / f"{path}.py").is_file())

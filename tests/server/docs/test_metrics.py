@@ -67,8 +67,7 @@ def test_metrics_and_labels_exist(expression: str) -> None:
     for match in used:
         assert match[1] in metrics, match[1]
         labels |= metrics[match[1]]
-        named = set(_LABEL.findall(match[2] or ""))
-        assert named <= metrics[match[1]] | EVERYWHERE, match[0]
+        assert set(_LABEL.findall(match[2] or "")) <= metrics[match[1]] | EVERYWHERE, match[0]
     for group in _GROUPING.findall(expression):
         grouped = {each.strip() for each in group.split(",")}
         assert not used or grouped <= labels | EVERYWHERE, group

@@ -186,8 +186,7 @@ async def test_a_parallel_attempt_is_marked() -> None:
 
 
 async def test_a_request_whose_client_leaves_has_no_progress_and_one_that_is_no_stream_one_frame() -> None:
-    slow = replace(ANSWER, connect=[Sleep(5)])
-    async with serving(slow, ANSWER) as app, reading(app) as client:
+    async with serving(replace(ANSWER, connect=[Sleep(5)]), ANSWER) as app, reading(app) as client:
         leaves = FakeClient(json.dumps(QUESTION).encode(), leaves_after=2.0)
         await app(http_scope("/v1/messages"), leaves.receive, leaves.send)
         await chat(app)
@@ -485,8 +484,7 @@ async def test_both_wires_of_a_request_while_it_runs() -> None:
         # It is counted as well.
         (*_, progress, ended) = events
         assert (progress["bytes"], ended["outcome"]) == (len(got["client", "response", None]), "completed")
-        feed = app._served.gateway.telemetry.feed
-        assert not feed.wants_wire
+        assert not app._served.gateway.telemetry.feed.wants_wire
         # Those who do not ask for it get nothing of it, not even of what is kept, and then it is not made.
         first = events_of(client)[0][1]["id"]
         async with reading(app, **{"last-event-id": first}) as other:

@@ -88,8 +88,7 @@ async def test_an_upstream_of_the_protocol_is_relayed(stream: bool) -> None:
         else b'{"started":{"id":"t","model":"m"}, "blocks": [], "stops": [{"reason":"end"}]}'
     )
     app, fake = app_of("toy", body)
-    client = await call(app, "/v1/toy", asking(stream=stream))
-    assert client.body == body
+    assert (await call(app, "/v1/toy", asking(stream=stream))).body == body
     assert fake.url == "http://127.0.0.1:9/v1/toy"
 
 

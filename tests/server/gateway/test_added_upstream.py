@@ -208,8 +208,7 @@ async def test_its_model_may_be_in_the_path(tmp_path: Path) -> None:
         parcel = {"parcel": {"model": "toys/up/kite", **body, "seed": 1}}
         for weighed in (body, parcel, CHAT_REQUEST):
             path = "/v1/messages/count_tokens" if weighed is CHAT_REQUEST else "/v1/toys/up/kite:weigh"
-            response = await call(app, path, weighed)
-            assert list(json.loads(response.body).values()) == [7]
+            assert list(json.loads((await call(app, path, weighed)).body).values()) == [7]
         assert (await call(app, "/v1/up/kite:playAlong", body)).status == 200
         assert (await call(app, "/v1/chat/completions", {**CHAT_REQUEST, "stream": True})).status == 200
         refused = await call(app, "/v1/up/..:play", body)

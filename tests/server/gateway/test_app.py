@@ -595,8 +595,7 @@ async def test_a_websocket_is_refused_with_426_which_is_no_error(
     assert (start["type"], start["status"]) == ("websocket.http.response.start", 426)
     assert (body["type"], body["more_body"]) == ("websocket.http.response.body", False)
     assert check_error(protocol, 426, body["body"]) == []
-    headers = dict(start["headers"])
-    assert headers[b"content-length"] == str(len(body["body"])).encode()
+    assert dict(start["headers"])[b"content-length"] == str(len(body["body"])).encode()
     line = lines.one()
     assert (line["status"], line["outcome"]) == (426, "websocket_refused")
     assert {"error", "error_kind"}.isdisjoint(line)

@@ -546,8 +546,7 @@ def test_repeated_lines_are_left_out_and_counted() -> None:
 
 @pytest.mark.usefixtures("logger")
 def test_a_stream_that_fails_is_no_other_failure(capsys: pytest.CaptureFixture[str]) -> None:
-    out = configured("json")
-    out.close()
+    configured("json").close()
     log_request(record())
     assert capsys.readouterr().err == ""
 

@@ -72,8 +72,7 @@ def sent(lines: list[str]) -> list[str]:
         body = {"model": f"up/{model}", **body}
 
     async def ask() -> None:
-        client = UpstreamClient(transport=httpx2.MockTransport(respond))
-        app = create_app(settings, client=client)
+        app = create_app(settings, client=UpstreamClient(transport=httpx2.MockTransport(respond)))
         async with app.lifespan():
             await call(app, target, body, headers=headers)
 

@@ -243,8 +243,7 @@ OTHER_PAGES = [
 
 async def test_pages_of_this_machine_are_allowed_by_default() -> None:
     for origin in LOOPBACK_PAGES:
-        gateway = Gateway()
-        client = await gateway.request({"origin": origin, "content-type": "application/json"})
+        client = await Gateway().request({"origin": origin, "content-type": "application/json"})
         assert client.status == 200, origin
         assert client.headers["access-control-allow-origin"] == origin, origin
         assert "access-control-allow-credentials" not in client.headers, origin

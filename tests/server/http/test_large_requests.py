@@ -95,7 +95,6 @@ async def test_a_large_event_is_translated_in_a_thread_however_it_is_cut(
     receive = ResponseTranslator.receive_data
     monkeypatch.setattr(ResponseTranslator, "receive_data", receive_data)
     gateway = scripted(CHAT, Script([first, *parts, end]))
-    client = await gateway.request(MESSAGES, streams=True)
-    assert client.body.count(TEXT.encode()) == 1
+    assert (await gateway.request(MESSAGES, streams=True)).body.count(TEXT.encode()) == 1
     found = (inline[0], inline[-2], inline[-1])
     assert found == (True, False, True), "the end of the event is not handled on the loop"

@@ -75,8 +75,7 @@ async def test_turns_continue_what_nothing_has_stored(upstream: str) -> None:
         assert second["usage"]["input_tokens"] == 5
         assert text_of(second) == "three"
         assert b"previous_response_id" not in up.last.content
-        third = await response_of(client, upstream, "alone")
-        assert third["usage"]["input_tokens"] == 1
+        assert (await response_of(client, upstream, "alone"))["usage"]["input_tokens"] == 1
 
 
 @each_upstream
@@ -185,8 +184,7 @@ async def test_a_session_of_codex(upstream: str) -> None:
         assert up.upstreams.sent == []
         user = {"type": "message", "role": "user", "content": "Please call shell"}
         client.create(**common, model=f"{upstream}/tools", input=[user], previous_response_id=response["id"])
-        turn = await client.turn()
-        made = turn[-1]["response"]
+        made = (await client.turn())[-1]["response"]
         (asked,) = [item for item in made["output"] if item["type"] == "function_call"]
         assert b"Be brief." in up.last.content
         result = {"type": "function_call_output", "call_id": asked["call_id"], "output": "made by a tool"}
@@ -315,8 +313,7 @@ async def test_lanes_run_side_by_side_and_each_in_order() -> None:
 
 
 async def test_what_has_no_room_is_refused_with_a_time() -> None:
-    up = scripted(CHAT, slow(1))
-    async with websocket(up.app) as client:
+    async with websocket(scripted(CHAT, slow(1)).app) as client:
         for _ in range(3 + MAX_WAITING):
             client.create(stream_id="a")
         for _ in range(2):
@@ -343,8 +340,7 @@ async def test_as_many_as_have_room_may_come_together() -> None:
 
 async def test_what_waits_has_a_limit_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(websocket_module, "MAX_WAITING_BYTES", 1000)
-    up = scripted(CHAT, slow(1))
-    async with websocket(up.app) as client:
+    async with websocket(scripted(CHAT, slow(1)).app) as client:
         for lane in (None, None, "b", "b"):
             client.create(stream_id=lane, input="x" * 900)  # the first in a lane does not wait
             await anyio.sleep(0.01)
@@ -426,8 +422,7 @@ async def test_an_announced_id_means_nothing_to_an_upstream_that_stores() -> Non
     )
     async with websocket(up.app) as client:
         client.create(input="one")
-        id = (await client.turn())[-1]["response"]["id"]
-        client.create(input="two", previous_response_id=id)
+        client.create(input="two", previous_response_id=(await client.turn())[-1]["response"]["id"])
         assert (await client.turn())[-1]["type"] == "response.completed"
         body = up.sent[-1].body
         assert ("previous_response_id" in body, len(body["input"])) == (False, 2)
@@ -486,8 +481,7 @@ async def test_a_failure_within_is_one_failed_response(protocol: str) -> None:
         body[: -1 if protocol == RESPONSES else 3 if protocol == MESSAGES else 1],
         headers=STREAMS[protocol].headers,
     )
-    up = scripted(protocol, cut, STREAMS[protocol])
-    async with websocket(up.app) as client:
+    async with websocket(scripted(protocol, cut, STREAMS[protocol]).app) as client:
         client.create()
         events = await client.turn()
         if protocol != RESPONSES:  # of which no content has come, so it is a plain error
@@ -639,8 +633,7 @@ async def test_a_client_that_leaves_ends_everything_at_once(
 
 
 async def test_a_message_has_the_limit_of_a_body() -> None:
-    up = scripted(CHAT, STREAMS[CHAT], max_body_bytes=2000)
-    async with websocket(up.app) as client:
+    async with websocket(scripted(CHAT, STREAMS[CHAT], max_body_bytes=2000).app) as client:
         message = '{"type":"response.create","model":"up/m","input":"%s"}'
         client.say(message % ("é" * 1000))
         assert await error_of(client) == (413, "request_too_large")
@@ -662,7 +655,7 @@ async def test_an_open_stream_does_not_hold_its_request(monkeypatch: pytest.Monk
         client.create()
         await anyio.sleep(10)
         assert client.events
-        references = sys.getrefcount(bodies[0])
+        references = sys.getrefcount(bodies[0])  # pytest would hold it in an assertion
         assert references == 2, "the list has it, and the call"
 
 

@@ -154,8 +154,7 @@ async def test_many_at_once_are_one_question() -> None:
 
 @pytest.mark.anyio
 async def test_a_list_counts_for_its_time_and_then_until_the_next_has_come() -> None:
-    responses = [openai_list("old"), later(5, openai_list("new"))]
-    async with running(up=responses) as it:
+    async with running(up=[openai_list("old"), later(5, openai_list("new"))]) as it:
         assert await it.names() == ["up/old"]
         assert await it.names(at=TTL_S - 0.1) == ["up/old"]
         assert it.upstreams.requested_at("up.test") == [0]

@@ -93,8 +93,7 @@ WAYS_OUT: dict[str, dict[str, Any]] = {
 async def test_leases_are_given_back_on_every_way_out(client: str, way: str, stream: bool) -> None:
     store, plays = Leases(), WAYS_OUT[way]
     limits = {name: {"max_concurrent_requests": 1} for name in plays}
-    pool = pool_of(MESSAGES, plays, accounts=limits, store=store)
-    await pool.call(client, stream=stream)
+    await pool_of(MESSAGES, plays, accounts=limits, store=store).call(client, stream=stream)
     assert store.open == 0
 
 
@@ -523,8 +522,7 @@ async def test_a_response_without_an_end_is_a_failure(
 ) -> None:
     """The buffer has a limit. A stream that is sent as it comes may be of any length."""
     monkeypatch.setattr(attempt, "MAX_RESPONSE_BYTES", 20_000)
-    plays = {"a": good("Hello" * 5000), "b": good("Hello from b")}
-    pool = pool_of(MESSAGES, plays)
+    pool = pool_of(MESSAGES, {"a": good("Hello" * 5000), "b": good("Hello from b")})
     response = await pool.call(CHAT, stream=stream, body={"n": responses})
     if stream and responses == 1:
         assert responses_in(response, stream=stream) == ["Hello" * 5000]

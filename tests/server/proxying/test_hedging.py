@@ -121,8 +121,7 @@ async def test_a_hedge_may_cross_upstreams_and_protocols(stream: bool) -> None:
 
 async def test_when_the_second_one_fails_the_first_goes_on(stream: bool, record: Any) -> None:
     pool = hedged(MESSAGES, {"a": silent(30), "b": limited(MESSAGES), "c": good("Hello from c")})
-    response = await pool.call(MESSAGES, stream=stream)
-    check_text(MESSAGES, response, "Hello from a", stream=stream)
+    check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from a", stream=stream)
     assert pool.attempted == ["a", "b"]
     assert pool.health("b").consecutive_cooldowns == 1
     assert record()["hedge"] == {"account": "up/b", "outcome": "failed"}
@@ -296,8 +295,7 @@ async def test_no_free_second_account_when_the_first_has_ended(first: Any, statu
     accounts = {"b": {"requests_per_minute": 1}}
     pool = pool_of(MESSAGES, plays, upstream={"hedge_s": 1}, accounts=accounts, store=store)
     await store.apply(Spend([(Rate("up/b requests", 1, 60.0), 1.0)], pool.pool.clock(), at_once=True))
-    response = await pool.call(MESSAGES, stream=stream)
-    assert response.status == status
+    assert (await pool.call(MESSAGES, stream=stream)).status == status
     assert pool.attempted == ["a"]
 
 

@@ -29,8 +29,7 @@ async def test_a_thread_is_refused(upstream: str, thread: Any, stream: bool) -> 
 @pytest.mark.parametrize("upstream", [CHAT, RESPONSES, MESSAGES])
 @pytest.mark.parametrize("body", [{"thread": None}, {"diagnostics": {"previous_message_id": "msg_1"}}])
 async def test_no_thread_is_not_refused(upstream: str, body: Any) -> None:
-    pool = pool_of(upstream, {"a": good("Hello")})
-    assert (await pool.call(MESSAGES, body=body)).status == 200
+    assert (await pool_of(upstream, {"a": good("Hello")}).call(MESSAGES, body=body)).status == 200
 
 
 async def test_a_thread_goes_to_an_upstream_of_its_protocol() -> None:

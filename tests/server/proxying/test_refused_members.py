@@ -173,8 +173,7 @@ async def test_a_request_that_has_more_values_in_the_upstreams_form_than_a_clien
 @pytest.mark.anyio
 async def test_content_is_never_left_out() -> None:
     error = {"message": "Unknown parameter: 'tools'.", "code": "unknown_parameter", "param": "tools"}
-    named = {"error": error}
-    gateway = scripted(CHAT, whole(named, 400))
+    gateway = scripted(CHAT, whole({"error": error}, 400))
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
     client = await gateway.call(PATHS[CHAT], {**HELLO, "tools": tools})
     assert (client.status, len(gateway.sent)) == (400, 1)

@@ -298,8 +298,7 @@ PATH_OF = {
 @pytest.mark.each_choice
 async def test_the_error_that_a_client_gets(client: str, upstream: str, case: str, record: Any) -> None:
     play, statuses, message, more = REPORTED[case]
-    pool = pool_of(upstream, {"a": play(upstream)})
-    response = await pool.call(client)
+    response = await pool_of(upstream, {"a": play(upstream)}).call(client)
     assert response.status == statuses[client != MESSAGES]
     assert check_error(client, response.status or 0, response.body) == []
     assert response.error["message"] == message

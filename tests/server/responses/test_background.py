@@ -52,8 +52,7 @@ def request(upstream: str, model: str = "echo@2", *, stream: bool = True, **more
 
 async def begin(up: Gateway, upstream: str = "chat", model: str = "echo@2", **more: Any) -> dict[str, Any]:
     """Begin a response, and return what its client gets at once."""
-    body = request(upstream, model, stream=False, **more)
-    response: dict[str, Any] = await up.json(PATH, body)
+    response: dict[str, Any] = await up.json(PATH, request(upstream, model, stream=False, **more))
     assert (response["status"], response["output"], response["background"]) == ("in_progress", [], True)
     return response
 
@@ -178,15 +177,13 @@ async def test_a_failure_of_the_upstream_is_that_of_the_response(
 async def test_an_end_that_is_none_is_a_failure(members: dict[str, Any]) -> None:
     """Whatever a server says at the end of its stream."""
     begun = {"id": "resp_up", "object": "response", "status": "in_progress", "output": []}
-    ended_as = {**begun, "status": "completed", **members}
-    events = [("created", begun), ("completed", ended_as)]
+    events = [("created", begun), ("completed", {**begun, "status": "completed", **members})]
     script = [
         f"event: response.{kind}\ndata: {json.dumps({'type': f'response.{kind}', 'response': response})}\n\n"
         for kind, response in events
     ]
     async with gateway({"/responses": Script([each.encode() for each in script])}, **ON) as up:
-        client = await up.call(PATH, request("stateless", "m"))
-        last = frames(client.body)[-1]
+        last = frames((await up.call(PATH, request("stateless", "m"))).body)[-1]
         assert (last["type"], last["response"]["status"]) == ("response.failed", "failed")
         assert "without its output" in last["response"]["error"]["message"]
         assert await up.get(f"{PATH}/{last['response']['id']}") == last["response"]
@@ -281,8 +278,7 @@ async def test_what_has_ended_cannot_be_cancelled() -> None:
 
 async def test_to_delete_a_response_cancels_it(records: list[RequestRecord]) -> None:
     async with gateway(**ON) as up, anyio.create_task_group() as tasks:
-        events = await begin_stream(up)
-        id = events[0]["response"]["id"]
+        id = (await begin_stream(up))[0]["response"]["id"]
         follower = FakeClient()
         tasks.start_soon(follow, up, id, None, follower)
         await anyio.sleep(0.1)
@@ -387,8 +383,7 @@ async def test_another_key_can_neither_follow_nor_cancel_it() -> None:
         path = f"{PATH}/{json.loads(begun.body)['id']}"
         for method, below in (("GET", ""), ("GET", "?stream=true"), ("POST", "/cancel"), ("DELETE", "")):
             assert (await up.call(path + below, {}, method, blue)).status == 404
-        found = json.loads((await up.call(path, None, "GET", red)).body)
-        assert found["status"] == "in_progress"
+        assert json.loads((await up.call(path, None, "GET", red)).body)["status"] == "in_progress"
 
 
 @pytest.mark.parametrize("leaves_after", [1.2, 100])
@@ -646,8 +641,7 @@ async def test_it_can_be_cancelled_while_events_come(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(store, "close", close_later)
     assert await StoredResponseService(store, STORED_EVENTS).end(opened, {"status": "cancelled"}, now)
-    page = await store.read_events(opened.key, 2, now)
-    [last] = frames(page.events.data)
+    [last] = frames((await store.read_events(opened.key, 2, now)).events.data)
     assert (last["sequence_number"], last["type"]) == (3, "response.failed")
 
 

@@ -95,8 +95,7 @@ def test_generated_ids_are_stable() -> None:
     first = ids([USER, USER])
     assert first[0] != first[1]
     assert ids([USER, USER, USER])[:2] == first
-    before = tuple(conversation.build_conversation((), [USER], {}))
-    assert ids([USER], before) == first
+    assert ids([USER], tuple(conversation.build_conversation((), [USER], {}))) == first
 
 
 def test_references_are_put_in_once() -> None:

@@ -199,8 +199,7 @@ THEIRS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", THEIRS)
 async def test_an_unknown_id_is_relayed_unchanged(name: str, upstream: str, server: dict[str, Any]) -> None:
     async with gateway(**server) as up:
-        body = {"model": f"{upstream}/echo", **THEIRS[name]}
-        sent = json.dumps(body, indent=1).encode()
+        sent = json.dumps({"model": f"{upstream}/echo", **THEIRS[name]}, indent=1).encode()
         client = await up.call(PATH, sent)
         assert client.status == 200, client.body
         assert up.last.content == sent.replace(f"{upstream}/".encode(), b"")

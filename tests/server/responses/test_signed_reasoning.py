@@ -157,8 +157,7 @@ async def second_turn(
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_stored_reasoning_is_added_for_clients_that_drop_it(stream: bool) -> None:
-    gateway = scripted(MESSAGES, CALLS, TEXT_RESPONSE)
-    first, second = await second_turn(gateway, stream=stream)
+    first, second = await second_turn(scripted(MESSAGES, CALLS, TEXT_RESPONSE), stream=stream)
     assert first == THINKING
     assert (second["type"], second["id"]) == ("tool_use", "toolu_1")
 
@@ -290,8 +289,7 @@ async def test_reasoning_of_another_conversation_with_the_same_ids_is_not_added(
     now: list[Any], headers: dict[str, str], found: bool
 ) -> None:
     gateway = scripted(MESSAGES, CALLS, TEXT_RESPONSE)
-    first = await gateway.call(PATHS[CHAT], chat(QUESTION))
-    turn = turn_of(first, False)
+    turn = turn_of(await gateway.call(PATHS[CHAT], chat(QUESTION)), False)
     result = {"role": "tool", "tool_call_id": turn["tool_calls"][0]["id"], "content": "4"}
     await gateway.call(PATHS[CHAT], chat([*now, turn, result]), headers=headers)
     sent = [each for each in gateway.sent[-1].body["messages"] if each["role"] == "assistant"]
@@ -321,5 +319,4 @@ async def test_strict_mode_refuses_a_forged_signature() -> None:
 )
 async def test_reasoning_of_another_key_is_not_added(keys: tuple[str, str], found: bool) -> None:
     gateway = scripted(MESSAGES, CALLS, TEXT_RESPONSE, keys={"red": {}, "blue": {}})
-    content = await second_turn(gateway, keys=keys)
-    assert (content[0] == THINKING) is found
+    assert ((await second_turn(gateway, keys=keys))[0] == THINKING) is found

@@ -141,8 +141,7 @@ async def test_of_two_items_with_one_id_the_later_one_is_found(store: ResponseSt
     await store.put(response("resp_2", input_items=(item("x", "second"),)))
     assert await item_of(store, "", "x", NOW) == item("x", "second")
     for id, text in (("resp_1", "first"), ("resp_2", "second")):
-        found = await store.get("", id, NOW)
-        assert found.input == (item("x", text),)
+        assert (await store.get("", id, NOW)).input == (item("x", text),)
     await store.delete("", "resp_1")
     assert await item_of(store, "", "x", NOW) == item("x", "second")
 
@@ -293,13 +292,11 @@ async def test_of_two_that_close_a_log_one_is_refused(store: ResponseStore) -> N
     assert not await store.close(response(), NO_EVENTS, LEASE - 1), "somebody has renewed it"
     assert set(await store.open_logs([KEY, ("", "resp_2"), ("", "x")], LEASE + 5)) == {KEY, ("", "resp_2")}
     assert not await store.close(response(), NO_EVENTS, LEASE)
-    renewed = await store.get("", "resp_1", NOW)
-    assert renewed.lease == LEASE + 5
+    assert (await store.get("", "resp_1", NOW)).lease == LEASE + 5
     assert not await store.close(response(), events(1, "x"), LEASE + 5), "events are missing"
     assert await store.close(response(), NO_EVENTS, LEASE + 5)
     assert set(await store.open_logs([KEY, ("", "resp_2")], LEASE + 9)) == {("", "resp_2")}
-    found = await store.get("", "resp_1", NOW)
-    assert found == response()
+    assert (await store.get("", "resp_1", NOW)) == response()
 
 
 async def test_a_deleted_response_has_no_log(store: ResponseStore) -> None:
@@ -390,8 +387,7 @@ async def test_what_is_made_stays_when_there_is_too_much(kind: Kind) -> None:
             assert await store.append(KEY, events(number, "x" * 30_000), NOW)
         assert await store.get("", "resp_2", NOW) is None
         assert await store.get("", "resp_4", NOW) is None
-        page = await store.read_events(KEY, 4, NOW)
-        assert page.log.first in (2, 3)
+        assert (await store.read_events(KEY, 4, NOW)).log.first in (2, 3)
         with pytest.raises(ResponseTooLarge):
             await store.close(response(body=bytes(100_001)), NO_EVENTS)
         assert not await store.open(msgspec.structs.replace(opened("resp_6"), body=bytes(100_001)))
@@ -653,8 +649,7 @@ async def test_a_large_response_lets_others_run_and_is_stored_and_dropped_whole(
             await anyio.lowlevel.checkpoint()
         assert await store.get("", "resp_1", NOW) is None
         tasks.cancel_scope.cancel()
-    found = await store.get("", "resp_1", NOW)
-    assert found.input == items
+    assert (await store.get("", "resp_1", NOW)).input == items
     stored = store.bytes
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(store.get, "", "resp_1", NOW + LIMITS.max_age_s + 1)

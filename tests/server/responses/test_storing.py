@@ -111,8 +111,7 @@ async def test_a_failed_response_is_stored_as_failed(up: Gateway, upstream: str)
 @each_translated
 async def test_a_failed_response_is_streamed_again_as_failed(up: Gateway, upstream: str) -> None:
     body = {"model": f"{upstream}/error-mid", "input": "one", "stream": True, "background": True}
-    client = await up.call(PATH, body)
-    id = frames(client.body)[-1]["response"]["id"]
+    id = frames((await up.call(PATH, body)).body)[-1]["response"]["id"]
     events = frames((await up.call(f"{PATH}/{id}?stream=true", method="GET")).body)
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert (events[0]["type"], events[0]["response"]["error"]) == ("response.created", None)

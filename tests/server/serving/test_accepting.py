@@ -52,8 +52,7 @@ class Listener:
 async def serving(
     *errors: int, tls: ssl.SSLContext | None = None, handshake_s: float = 10, max_connections: int = 0
 ) -> AsyncIterator[tuple[str, int]]:
-    settings = ServerSettings(max_connections=max_connections)
-    worker = WorkerContext(hello, settings, {}, tls)
+    worker = WorkerContext(hello, ServerSettings(max_connections=max_connections), {}, tls)
     stopping, ready = anyio.Event(), anyio.Event()
     with socket.create_server(("127.0.0.1", 0)) as sock:
         sock.setblocking(False)

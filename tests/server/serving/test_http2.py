@@ -69,8 +69,7 @@ class Client(Connection):
     """Both ends of one connection. frames: received since the last take(); closed: the server ends the connection."""
 
     def __init__(self, app: App, tasks: anyio.abc.TaskGroup) -> None:
-        settings = ServerSettings()
-        worker = WorkerContext(app, settings, {})
+        worker = WorkerContext(app, ServerSettings(), {})
         stream: Any = None  # write() and end() are replaced
         super().__init__(worker, stream, ("127.0.0.1", 1), ("127.0.0.1", 2), tls=False)
         self.tasks = tasks
@@ -218,8 +217,7 @@ async def test_an_application_waits_when_the_buffer_is_full() -> None:
 
 
 async def test_stalled_streams_do_not_block_the_others() -> None:
-    app = Endless(MIN_STREAM_BUFFER)
-    async with serving(app, {4: 0}) as client:
+    async with serving(Endless(MIN_STREAM_BUFFER), {4: 0}) as client:
         for number in range(STREAMS - 1):
             await client.send(client.request(2 * number + 1, headers(path=f"/{number}")))
         held = client.protocol._buffered
@@ -372,8 +370,7 @@ async def test_headers_that_cannot_be_sent_reset_the_stream() -> None:
 
 @pytest.mark.promise("R2")
 async def test_a_stop_is_announced_and_open_streams_go_on() -> None:
-    app = Endless()
-    async with serving(app) as client:
+    async with serving(Endless()) as client:
         await client.send(client.request(1), client.request(3, headers(path="/b")))
         client.frames.clear()
         await client.protocol.stop()
@@ -396,8 +393,7 @@ async def test_an_idle_connection_ends_with_a_goaway() -> None:
 
 
 async def test_a_client_that_sends_no_more_requests_gets_its_responses() -> None:
-    app = Endless()
-    async with serving(app) as client:
+    async with serving(Endless()) as client:
         await client.send(client.request(1), goaway())
         assert not client.closed
         await client.send(reset(1))

@@ -27,8 +27,7 @@ def test_the_summary_is_accepted_as_input() -> None:
     found = [(item["type"], item.get("role")) for item in response["output"]]
     assert found == [("message", "user"), ("compaction", None)]
     further = [*response["output"], {"role": "user", "content": "Go on"}]
-    requested = encoded({"model": "echo", "input": further})
-    after = json.loads(body_of(reply_to(RESPONSES, requested)))
+    after = json.loads(body_of(reply_to(RESPONSES, encoded({"model": "echo", "input": further}))))
     assert after["output"][0]["content"][0]["text"] == "Go on"
     assert after["usage"]["input_tokens"] > 5 + 3  # the five words of the conversation, and the summary
 

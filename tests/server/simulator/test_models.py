@@ -283,8 +283,7 @@ def test_missing_reasoning_is_an_error_until_the_next_question(protocol: str) ->
     elif protocol == GEMINI:
         del holders(protocol, first)[0]["thoughtSignature"]
     else:
-        entries = first["content" if protocol == MESSAGES else "output"]
-        entries.remove(holders(protocol, first)[0])
+        first["content" if protocol == MESSAGES else "output"].remove(holders(protocol, first)[0])
     again = follow(protocol, body, first, ["42"])
     status, message = refused(protocol, again)
     assert status == 400

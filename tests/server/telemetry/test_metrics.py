@@ -194,8 +194,7 @@ async def test_a_full_disk_ends_no_request(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(metrics.Metrics, "count", full)
-    made = gateway()
-    assert (await made.call("/v1/messages", REQUEST)).status == 200
+    assert (await gateway().call("/v1/messages", REQUEST)).status == 200
     assert "the metrics cannot be written: No space left on device" in caplog.text
 
 
@@ -281,8 +280,7 @@ async def test_the_form_is_negotiated() -> None:
 
 async def test_a_scrape_has_no_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "dragoman.requests")
-    app = create_app(Settings(server=ServerSettings(**ON)))
-    await scrape(app)
+    await scrape(create_app(Settings(server=ServerSettings(**ON))))
     assert not caplog.records
 
 
@@ -305,8 +303,7 @@ async def test_a_reload_counts_on_with_the_new_names() -> None:
         await made.app.reload(replace(before, upstreams=(upstream,)))
         for model in ("up/m", "up/new"):
             await made.call("/v1/messages", {**REQUEST, "model": model})
-        counts = await samples(made.app, "dragoman_attempts_total")
-        assert list(counts.values()) == [3]
+        assert list((await samples(made.app, "dragoman_attempts_total")).values()) == [3]
         tokens = await samples(made.app, "dragoman_tokens_total")
     found = {label for labels in tokens for label in labels if label.startswith("model")}
     assert found == {"model=m", "model=new"}

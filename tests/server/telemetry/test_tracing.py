@@ -56,8 +56,7 @@ class Collected:
 
     def points(self) -> dict[str, list[Any]]:
         """Return the data points of each histogram."""
-        data = self.reader.get_metrics_data()
-        (resource,) = data.resource_metrics
+        (resource,) = self.reader.get_metrics_data().resource_metrics
         (scope,) = resource.scope_metrics
         return {metric.name: list(metric.data.data_points) for metric in scope.metrics}
 
@@ -92,8 +91,7 @@ async def send(app: Application, path: str = "/v1/messages", body: Any = REQUEST
 
 
 async def test_a_request_is_a_server_span_with_a_client_span_below_it(collected: Collected) -> None:
-    made = gateway()
-    response = await send(made.app)
+    response = await send(gateway().app)
     server, (client,) = collected.server, collected.spans(SpanKind.CLIENT)
     assert (server.name, client.name) == ("POST /v1/messages", "chat m")
     assert server.parent is None
@@ -271,8 +269,7 @@ async def test_heartbeats_are_no_content(collected: Collected, record: Any) -> N
     events = chunk({"content": "a"}), chunk({}, "stop")
     script = stream(*events, done=True)
     script.body = [Sleep(35), *script.body]
-    made = gateway(script, keepalive_s=10)
-    await send(made.app, body={**REQUEST, "stream": True})
+    await send(gateway(script, keepalive_s=10).app, body={**REQUEST, "stream": True})
     assert (record()["first_byte_s"], record()["first_content_s"]) == (10, 35)
     points = collected.points()
     for name in ("gen_ai.client.operation.time_to_first_chunk", "gen_ai.server.time_to_first_token"):

@@ -114,8 +114,7 @@ def test_only_what_a_gateway_left_behind_is_removed(tmp_path: Path, monkeypatch:
     descriptor = os.open(locked, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     before = set(tmp_path.iterdir())
-    settings = Settings(server=ServerSettings(metrics_key=Secret(KEY)))
-    with metrics_directory(settings):
+    with metrics_directory(Settings(server=ServerSettings(metrics_key=Secret(KEY)))):
         own = Path(os.environ["PROMETHEUS_MULTIPROC_DIR"])
         assert set(tmp_path.iterdir()) == before - {left} | {own}
     os.close(descriptor)

@@ -122,8 +122,7 @@ def test_portions_are_bounded_and_none_is_lost(coding: str) -> None:
 
 
 def test_a_zstd_frame_with_a_large_window_is_refused() -> None:
-    options = {zstd.CompressionParameter.window_log: 27}
-    packer = zstd.ZstdCompressor(options=options)
+    packer = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: 27})
     coded = packer.compress(os.urandom(100)) + packer.flush()
     with pytest.raises(CodingError, match="a window of more than 8 MB"):
         decoded(made("zstd"), [coded])

@@ -423,8 +423,7 @@ async def test_a_client_key_sees_its_own_figures_and_no_others() -> None:
         "tokens_per_minute": 9000,
         "total": {"requests": 2, "tokens": 2 * TOKENS, "cost_usd": spent},
     }
-    again = red["budget_starts_again"]
-    assert again.endswith("T00:00:00Z")
+    assert red["budget_starts_again"].endswith("T00:00:00Z")
     budget = {"budget": 1000.0, "budget_period": "day", "budget_spent": spent, "budget_left": 1000.0 - spent}
     assert red == {**red, **budget}
     assert red["group"] == blue["group"] == {
