@@ -102,6 +102,6 @@ def test_the_part_of_written_tokens_that_is_kept_for_an_hour() -> None:
         ({"cache_creation": {"ephemeral_5m_input_tokens": 3}}, None),
         ({"cache_creation": {"ephemeral_1h_input_tokens": 7}}, 7),
         ({"cache_creation": {"ephemeral_1h_input_tokens": -7}}, None),
-        ({"cache_creation": {"ephemeral_1h_input_tokens": "7"}}, None),
+        ({"cache_creation": {"ephemeral_1h_input_tokens": "7"}}, 7),  # stands for one
     ):
         assert Usage(extra=extra).cache_write_1h == found, extra
