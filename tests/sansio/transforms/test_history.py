@@ -136,6 +136,12 @@ def test_b8_history_repairs(text: str, expected: str, repairs: list[str]) -> Non
     assert rewritten(text) == (expected, repairs)
 
 
+def test_a_plain_message_stays_what_it_was_read_from() -> None:
+    plain = Message("user", (), "/1", plain_text="Go on")
+    out = repaired(Request("toy", "m", (Message("assistant", (ToolCall("x", "f", "{}"),)), plain)))
+    assert out.messages[-1] is plain
+
+
 PART_NAMES = st.sampled_from(["t", "E", "M", "Cx", "Cy", "Cz", "Rx", "Ry", "Rz"])
 LINES = st.tuples(st.sampled_from("auuas"), st.lists(PART_NAMES, max_size=4)).map(
     lambda line: f"{line[0]}:{' '.join(line[1])}"
