@@ -162,7 +162,7 @@ class ChunkedBody(BodyDecoder):
 
     def receive_eof(self) -> None:
         if not self.complete and self.error is None:
-            self.error = FramingError("the connection ended inside a chunked body")
+            self.error = FramingError("the connection ended without the last chunk of the body")
 
     def _decode(self, data: bytes, position: int, parts: list[bytes]) -> int:
         """Take the next line, or the bytes of a payload. Return where they end."""

@@ -105,7 +105,7 @@ def test_an_end_before_the_last_crlf_is_an_error() -> None:
     for cut in range(len(b"5\r\nhello\r\n0\r\na: b\r\n\r\n")):
         decoder, _ = fed([b"5\r\nhello\r\n0\r\na: b\r\n\r\n"[:cut]])
         decoder.receive_eof()
-        assert str(decoder.error) == "the connection ended inside a chunked body", cut
+        assert str(decoder.error) == "the connection ended without the last chunk of the body", cut
 
 
 def test_an_end_after_the_body_is_no_error() -> None:

@@ -200,9 +200,9 @@ async def test_a_slow_reader_stops_the_server() -> None:
 
 CUTS = {
     "inside a length": (OK + b"content-length: 9\r\n\r\nhello", "ended after 5 of 9 body bytes"),
-    "inside a chunk": (CHUNKED + b"9\r\nhello", "ended inside a chunked body"),
-    "between chunks": (CHUNKED + b"5\r\nhello\r\n", "ended inside a chunked body"),
-    "before the last CRLF": (CHUNKED + b"5\r\nhello\r\n0\r\n", "ended inside a chunked body"),
+    "inside a chunk": (CHUNKED + b"9\r\nhello", "ended without the last chunk"),
+    "between chunks": (CHUNKED + b"5\r\nhello\r\n", "ended without the last chunk"),
+    "before the last CRLF": (CHUNKED + b"5\r\nhello\r\n0\r\n", "ended without the last chunk"),
     "bad chunk": (CHUNKED + b"5\r\nhello\r\nxyz\r\n", "a chunk-size line is not hex"),
 }
 
