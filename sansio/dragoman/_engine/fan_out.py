@@ -149,7 +149,7 @@ class FanOut(ResponseMachine):
         """Take the end of all branches."""
         self.merge()
         self.fail(
-            WireError(ErrorKind.TRUNCATED, "one of the upstream's responses ended before it was complete")
+            WireError(ErrorKind.TRUNCATED, "one of the upstream's responses ended without being complete")
         )
 
     def data_to_send(self) -> bytes:

@@ -140,7 +140,7 @@ class Relay(ResponseMachine):
         probe = self._probe(frames)
         if self._observer.ended or probe.ended or probe.error is not None:
             self._observe(frames)
-        self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's response ended before it was complete"))
+        self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's response ended without being complete"))
 
     def fail(self, error: WireError) -> None:
         """End the response with an error, unless the upstream has ended it already, because nothing follows an end.

@@ -29,7 +29,7 @@ _FIGURES_FIRST: dict[type[Event], int] = {Started: 0, Usage: 1}
 
 
 class TruncatedResponse(RemoteProtocolError):
-    """The upstream's response ended before it was complete."""
+    """The upstream's response ended without being complete."""
 
 
 class _PairJoiner(msgspec.Struct):
@@ -188,7 +188,8 @@ class StreamEvents:
         for event in self._pairs.join(events):
             self.checker.check(event)
             yield event
-        raise TruncatedResponse("the upstream's response ended before it was complete", status=502)
+        # pi 0.73 goes by the text of an error, and tries again after "ended without": so all of this kind say that.
+        raise TruncatedResponse("the upstream's response ended without being complete", status=502)
 
     def _learn(self, raw_event: bytes, event: Event, text_sender_for: TextSenderFor) -> None:
         if isinstance(event, DELTAS):

@@ -98,7 +98,7 @@ class RelayedBody(ResponseMachine):
 
     def receive_eof(self) -> None:
         if self._ends and not any(end in self._tail for end in self._ends):
-            self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's response ended before it was complete"))
+            self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's response ended without being complete"))
             return
         self.outcome = Outcome.COMPLETED
         self._read_usage()

@@ -180,7 +180,7 @@ def test_an_early_end_of_which_the_protocol_says_nothing() -> None:
     events = reader(msgspec.structs.replace(toy(), stream_reader=lambda context, ledger: Mute()))
     events.receive_eof()
     assert events.next_event() == STARTED
-    broken(events, "ended before it was complete")
+    broken(events, "ended without being complete")
 
 
 def test_an_event_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ HELLO: list[Event] = [
     ENDED,
 ]
 GONE = WireError(ErrorKind.UNREACHABLE, "the upstream went away")
-TRUNCATED = WireError(ErrorKind.TRUNCATED, "the upstream's response ended before it was complete")
+TRUNCATED = WireError(ErrorKind.TRUNCATED, "the upstream's response ended without being complete")
 
 
 def relay(*, streams: bool = True) -> Relay:

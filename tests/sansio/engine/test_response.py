@@ -293,7 +293,7 @@ def test_a_reader_without_events_at_the_end() -> None:
     upstream = msgspec.structs.replace(UPSTREAM, stream_reader=lambda response_context, ledger: Mute())
     translator = machine(upstream=upstream)
     error = failed(translator, run(translator, [frame_of(STARTED)]), STARTED)
-    assert error == WireError(ErrorKind.TRUNCATED, "the upstream's response ended before it was complete")
+    assert error == WireError(ErrorKind.TRUNCATED, "the upstream's response ended without being complete")
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ async def test_a_whole_response_has_no_framing() -> None:
 
 @pytest.mark.parametrize(
     ("rest", "message"),
-    [(b"\0\0\0\x01?", "a message without a name"), (b"\0\0\x01\0cut", "ended before it was complete")],
+    [(b"\0\0\0\x01?", "a message without a name"), (b"\0\0\x01\0cut", "ended without being complete")],
 )
 async def test_what_is_cut_or_broken_is_no_success(rest: bytes, message: str) -> None:
     begun = stream_of(SAID[:3])

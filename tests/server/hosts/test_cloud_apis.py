@@ -195,7 +195,7 @@ async def test_the_metrics_are_the_usage_of_a_stream_that_has_none() -> None:
 @pytest.mark.parametrize(
     ("ending", "kind", "text"),
     [
-        (b"", "api_error", "ended before it was complete"),
+        (b"", "api_error", "ended without being complete"),
         (message({"message": "Slow down"}, exception_type="throttlingException", message_type="exception"), "rate_limit_error", "Slow down"),
         (message({"message": "Down"}, exception_type="serviceUnavailableException", message_type="exception"), "overloaded_error", "Down"),
         (message({"message": "Bad"}, exception_type="validationException", message_type="exception"), "invalid_request_error", "Bad"),

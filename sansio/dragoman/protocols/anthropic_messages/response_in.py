@@ -78,7 +78,7 @@ class MessagesReader:
             return ()
         if self._stop is None:
             raise RemoteProtocolError(
-                "the upstream's response ended before its stop reason", status=502, code="truncated"
+                "the upstream's response ended without its stop reason", status=502, code="truncated"
             )
         return self.finish()
 

@@ -70,7 +70,7 @@ class GeminiReader:
         if not candidates or candidates[0].index != 0:
             raise _truncated("without any candidates")
         if [candidate for candidate in candidates if candidate.finish_reason is None]:
-            raise _truncated("before its finish reason")
+            raise _truncated("without its finish reason")
         self._ended = True
         out: list[Event] = []
         for candidate in candidates:

@@ -90,7 +90,7 @@ class ResponsesReader:
         """Raises RemoteProtocolError (502) unless the terminal event has come."""
         if not self._ended:
             raise RemoteProtocolError(
-                "the upstream's stream ended before response.completed, response.incomplete or response.failed",
+                "the upstream's stream ended without response.completed, response.incomplete or response.failed",
                 status=502,
             )
         return ()
