@@ -113,6 +113,7 @@ def test_a_valid_history_is_unchanged(text: str) -> None:
         ("a:Cx | u:hi | a:Cy | u:Ry", "a:Cx | u:?x | u:hi | a:Cy | u:Ry", ["/0/0"]),
         # results with text before them, and those that come when the upstream has seen the placeholder
         ("a:Cx | u:hi | u:Rx", "a:Cx | u:Rx | u:hi", ["/2/0"]),
+        ("a:Cx | u:M | u:Rx", "a:Cx | u:Rx | u:M", ["/2/0"]),
         ("a:Cx | u:hi Rx", "a:Cx | u:Rx | u:hi", ["/1/1"]),
         ("a:Cx | u:Rx hi | u:E | a:t", "a:Cx | u:Rx hi | a:t", ["/2/0"]),
         ("a:Cx Cy | u:Rx hi Ry", "a:Cx Cy | u:Rx Ry | u:hi", ["/1/2"]),

@@ -83,7 +83,7 @@ def test_a_string_without_an_end_is_read_once(end: bytes) -> None:
         decode(b'{"a":[' + b"0," * VALUES.most + b'"' + b",:" * 10 + end)
 
 
-@pytest.mark.parametrize("part", [2, 3, 5, 1000])
+@pytest.mark.parametrize("part", [2, 3, 5, 11, 1000])
 def test_a_long_text_is_searched_in_parts(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one call no other thread would run. A string, and an escape in it, may be cut anywhere."""
     monkeypatch.setattr(limits, "_PART", part)
