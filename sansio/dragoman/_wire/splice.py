@@ -160,18 +160,17 @@ def _scan(body: bytes, name: str) -> tuple[int, int]:
 
 
 def _members(body: bytes) -> Iterator[tuple[str, int, int]]:
-    """Give key, and start and end of the value, of the top-level members of a text that is an object."""
+    """Give key, and start and end of the value, of the top-level members of an object that has some."""
     depth = at = 0
-    key: str | None = None
+    key = ""
     for mark in marks(body):
         text, end = mark.group(), mark.start()
         if depth == 1 and text in b",:}":
             part = body[at:end]
             if text == b":":
                 key = decode(part)
-            elif key is not None:
+            else:
                 yield key, end - len(part.lstrip()), at + len(part.rstrip())
-                key = None
         depth += _NESTING.get(text, 0)
         if depth == 1 and text in b"{,:":
             at = mark.end()

@@ -158,7 +158,7 @@ def test_members_that_a_later_one_replaces_are_given_too(subtests: pytest.Subtes
         with subtests.test(case=case):
             found = [[name, pairs(text)] for name, text in all_members(body, peek(body))]
             assert found == [list(pair) for pair in pairs(body)]
-    assert list(all_members(b"{}", peek(b"{}"))) == []
+    assert list(all_members(b"{ }", peek(b"{ }"))) == []
 
 
 def test_the_name_is_escaped() -> None:
