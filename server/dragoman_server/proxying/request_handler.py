@@ -406,9 +406,7 @@ class RequestHandler:
     async def _release_request(self) -> None:
         """Let go of the request once no other attempt sends it: a stream or a slow client may last for hours."""
         winner = self._winner
-        if not self._holds_request or winner is None:
-            return
-        if self._scopes and self._scopes.keys() - {winner.account.id}:
+        if not self._holds_request or winner is None or self._scopes.keys() - {winner.account.id}:
             return
         self._holds_request = False
         meter, machine = self._request.response.meter, winner.machine

@@ -327,9 +327,9 @@ class _Worker:
             import asyncio
 
             asyncio.get_running_loop().set_exception_handler(_handle_loop_error)
-        async with lifespan(self.app, _STARTUP_S, SHUTDOWN_S, self._application_failed) as state:
-            tls = _tls_context(server)
-            self.context = WorkerContext(self.app, server, state, tls, self.requests)
+        failed = partial(self._stop_without_signal, "the application has failed")
+        async with lifespan(self.app, _STARTUP_S, SHUTDOWN_S, failed) as state:
+            self.context = WorkerContext(self.app, server, state, _tls_context(server), self.requests)
             with anyio.CancelScope() as self.connections:
                 await serve_connections(
                     self.context,
@@ -359,14 +359,10 @@ class _Worker:
     async def _watch_parent(self) -> None:
         from multiprocessing import parent_process
 
-        parent = parent_process()
-        if parent is not None:
+        if (parent := parent_process()) is not None:
             # Readable means that the supervisor has ended, and cannot send a signal.
             await anyio.wait_readable(cast(Any, parent.sentinel))
             self._stop_without_signal("the supervisor has ended")
-
-    def _application_failed(self) -> None:
-        self._stop_without_signal("the application has failed")
 
     def _stop_without_signal(self, reason: str) -> None:
         if not self.stop_begun.is_set():

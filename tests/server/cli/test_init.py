@@ -191,7 +191,7 @@ def test_it_prints_what_it_found_and_the_next_commands(servers: list[FoundServer
         "Wrote my file.toml. Next:",
         "  dragoman doctor --config 'my file.toml'   # are the keys valid, do the models exist?",
         "  dragoman serve --config 'my file.toml'",
-        "  dragoman run --config 'my file.toml' -- claude   # or codex, opencode, gemini, aider, any command",
+        "  dragoman run --config 'my file.toml' -- claude   # or codex, opencode, gemini, copilot, aider, any command",
     ]
 
 

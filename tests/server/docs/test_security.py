@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from hyperframe.frame import PingFrame, RstStreamFrame, SettingsFrame
+from msgspec.structs import astuple
 
 from dragoman._wire.frame_cutter import MAX_EVENT_BYTES
 from dragoman_server.cli.commands import main
@@ -93,9 +94,9 @@ def test_the_limits_of_http2_are_those_of_the_code() -> None:
         f"{stream // kib} KiB of a stream, {connection // kib // kib} MiB",
         f"does not read | {http2_connection.MAX_UNSENT // kib} KiB",
         f"below {http2_connection.SMALL_DATA} bytes",
-        "bursts of {}, {} a second, of each".format(*rates[PingFrame][1]),
+        "bursts of {}, {} a second, of each".format(*astuple(rates[PingFrame][1])),
         f"{http2_connection.UPDATES_PER_DATA} `WINDOW_UPDATE` for each",
-        "bursts of {}, {} a second | the same".format(*rates[RstStreamFrame][1]),
-        "bursts of {}, {} a second | the same".format(*rates[SettingsFrame][1]),
+        "bursts of {}, {} a second | the same".format(*astuple(rates[RstStreamFrame][1])),
+        "bursts of {}, {} a second | the same".format(*astuple(rates[SettingsFrame][1])),
     ):
         assert text in table
