@@ -129,9 +129,10 @@ def test_no_request_is_lost(running: Running, files: Files) -> None:
     before = reloads(gateway)
     with Upstream(responds) as two:
         urls = [one.url, two.url]
-        done = threading.Semaphore(0)
+        ready, done = threading.Semaphore(0), threading.Semaphore(0)
 
         def send(_: int) -> int:
+            ready.acquire()
             status = ask(gateway)
             done.release()
             return status
@@ -139,6 +140,7 @@ def test_no_request_is_lost(running: Running, files: Files) -> None:
         with ThreadPoolExecutor(CLIENTS) as clients:
             statuses = clients.map(send, range(REQUESTS))
             for number in range(RELOADS):
+                ready.release(REQUESTS // RELOADS)
                 for _ in range(REQUESTS // RELOADS // 2):
                     done.acquire()
                 files.replace(urls[number % 2], urls[(number + 1) % 2])
