@@ -162,12 +162,14 @@ def search(pattern: re.Pattern[bytes], text: bytes) -> Iterator[re.Match[bytes]]
 
     pattern: of a match that has at most 64 KiB: what is longer may be left out.
     """
-    for start in range(0, len(text), _PART):
-        end = start + _PART
-        for found in pattern.finditer(text, start, end + _LONGEST_MATCH):
+    at = 0
+    for end in range(_PART, len(text) + _PART, _PART):
+        for found in pattern.finditer(text, at, end + _LONGEST_MATCH):
             if found.start() >= end:
                 break
             yield found
+            at = found.end()
+        at = max(at, end)
 
 
 def marks(text: bytes) -> Iterator[re.Match[bytes]]:

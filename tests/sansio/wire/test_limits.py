@@ -93,6 +93,7 @@ def test_a_long_text_is_searched_in_parts(part: int, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(limits, "_LONGEST_MATCH", 2)
     found = [match.span() for match in search(re.compile(b"(?<![xz])xy"), b"xy zxy xxy xyxy")]
     assert found == [(0, 2), (11, 13), (13, 15)]
+    assert [match.span() for match in search(re.compile(b"aa"), b"baaaab")] == [(1, 3), (3, 5)]
 
 
 def test_digits() -> None:

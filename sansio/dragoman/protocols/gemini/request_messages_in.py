@@ -41,6 +41,7 @@ from dragoman.protocols.gemini.checks import CHECKS, rename
 from dragoman.protocols.gemini.tables import DATA_MEMBERS, NAME, ROLES, SIGNATURE, SIGNED
 
 _PATHS = MessagePaths("contents", "parts")
+_EMPTY: JSONObject = {"text": ""}  # is refused: "required oneof field 'data' must have one initialized field"
 
 _FUNCTION = ToolKind.FUNCTION  # a member of an Enum is slow to look up
 
@@ -145,6 +146,8 @@ class ConversationReader(msgspec.Struct):
             read += self._thoughts
             self._thoughts = []
         if role == "assistant" and len(read) > 1:
+            if any(type(part) is Text and part.native == _EMPTY for part in read):
+                self._is_native = False
             read = _joined(read)
         if self._is_native:
             return Message(role, tuple(read), path, native=content, shape=shape)
