@@ -11,7 +11,8 @@ import binascii
 from base64 import b64decode
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby
+from operator import eq
 from typing import Literal
 
 import msgspec
@@ -75,7 +76,8 @@ class ConversationReader(msgspec.Struct):
         if not contents:
             raise RemoteProtocolError("contents is not specified", path="/contents", code="invalid_value")
         paths = zip(contents, _PATHS, strict=False)
-        if not any(_is_models(one) and _is_models(other) for one, other in pairwise(contents)):
+        roles = [content.get("role") for content in contents if type(content) is dict]
+        if not any(map(eq, roles, roles[1:])):  # as in most
             return [self.content(content, path, part_paths) for content, (path, _, part_paths) in paths]
         turns = groupby(paths, lambda each: _is_models(each[0]) or each[1][0])
         return [self._turn(list(turn)) for _, turn in turns]
