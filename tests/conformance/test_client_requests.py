@@ -177,7 +177,11 @@ def test_every_client_is_here_in_every_protocol_that_it_speaks() -> None:
     assert with_text == {
         ("claude-code", MESSAGES),
         ("codex", RESPONSES),
-        *((client, protocol) for client in ("opencode", "pi", "qwen") for protocol in (CHAT, MESSAGES, RESPONSES)),
+        *(
+            (client, protocol)
+            for client in ("opencode", "pi", "qwen")
+            for protocol in (CHAT, MESSAGES, RESPONSES)
+        ),
         ("aider", CHAT),
         ("aider", MESSAGES),
-    }  # fmt: skip
+    }

@@ -29,8 +29,6 @@ Ids and times are arguments. All that this file uses of the product is in the pa
 when names change.
 """
 
-# ruff: noqa: E501 -- the tables are read by row
-
 import difflib
 import hashlib
 import json
@@ -109,7 +107,9 @@ CAPABILITIES: dict[str, dict[str, Any]] = {
         "sampling_pair": False,
         "tools_with_effort": False,
         "prefill": False,
-        "refuses": frozenset(("seed", "stop", "user", "image", "file", "tool_strict", "message_name", "parallel_tool_calls")),
+        "refuses": frozenset(
+            ("seed", "stop", "user", "image", "file", "tool_strict", "message_name", "parallel_tool_calls")
+        ),
         "summaries": "never",
         "relay": "rewrite",
     },
@@ -147,9 +147,20 @@ CAPABILITIES: dict[str, dict[str, Any]] = {
         "hosted_tools": frozenset(("mcp", "code_execution", "web_search")),
         "tools_with_effort": False,
         "enforces": frozenset(("schema", "tool_choice")),
-        "refuses": frozenset(("logit_bias", "presence_penalty", "frequency_penalty", "top_p", "top_logprobs", "logprobs", "temperature", "stop")),
+        "refuses": frozenset(
+            (
+                "logit_bias",
+                "presence_penalty",
+                "frequency_penalty",
+                "top_p",
+                "top_logprobs",
+                "logprobs",
+                "temperature",
+                "stop",
+            )
+        ),
     },
-}  # fmt: skip
+}
 VENDORS = {"anthropic": "anthropic_messages", "openai": "openai_responses"}
 
 

@@ -129,7 +129,12 @@ def messages() -> list[Payload]:
         stop(3),
         {
             "type": "message_delta",
-            "delta": {"container": None, "stop_details": None, "stop_reason": "tool_use", "stop_sequence": None},
+            "delta": {
+                "container": None,
+                "stop_details": None,
+                "stop_reason": "tool_use",
+                "stop_sequence": None,
+            },
             "usage": {
                 "input_tokens": 9,
                 "output_tokens": 4,
@@ -138,7 +143,7 @@ def messages() -> list[Payload]:
             },
         },
         {"type": "message_stop"},
-    ]  # fmt: skip
+    ]
 
 
 def response(status: str = "in_progress", **fields: Any) -> dict[str, Any]:

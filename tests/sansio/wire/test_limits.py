@@ -1,7 +1,5 @@
 """How many things a peer may send: just below each limit and just above, with the error that names place and limit."""
 
-# ruff: noqa: E501 -- the tables are read by row
-
 import re
 from collections.abc import Callable
 
@@ -276,12 +274,30 @@ ENTRY = {"type": "reasoning.encrypted", "data": "d"}
 _HALF = BLOCKS.most // 2
 # What a Chat upstream sends, just within a limit, and one more.
 STREAMS: list[tuple[str, list[bytes], bytes, str]] = [
-    ("choices", [delta(number, content="x") for number in range(CHOICES.most)], delta(CHOICES.most), CHOICES.things),
-    ("tool calls", [delta(0, tool_calls=calls(0, _HALF)), delta(0, tool_calls=calls(_HALF, _HALF))], delta(0, tool_calls=calls(BLOCKS.most, 1)), BLOCKS.things),
-    ("annotations", [delta(0, content="x"), *[delta(0, annotations=[CITATION] * _HALF)] * 2], delta(0, annotations=[CITATION]), ANNOTATIONS.things),
+    (
+        "choices",
+        [delta(number, content="x") for number in range(CHOICES.most)],
+        delta(CHOICES.most),
+        CHOICES.things,
+    ),
+    (
+        "tool calls",
+        [delta(0, tool_calls=calls(0, _HALF)), delta(0, tool_calls=calls(_HALF, _HALF))],
+        delta(0, tool_calls=calls(BLOCKS.most, 1)),
+        BLOCKS.things,
+    ),
+    (
+        "annotations",
+        [delta(0, content="x"), *[delta(0, annotations=[CITATION] * _HALF)] * 2],
+        delta(0, annotations=[CITATION]),
+        ANNOTATIONS.things,
+    ),
     (
         "reasoning entries",
-        [delta(0, reasoning_details=[{**ENTRY, "index": number} for number in range(first, first + _HALF)]) for first in (0, _HALF)],
+        [
+            delta(0, reasoning_details=[{**ENTRY, "index": number} for number in range(first, first + _HALF)])
+            for first in (0, _HALF)
+        ],
         delta(0, reasoning_details=[{**ENTRY, "index": BLOCKS.most}]),
         REASONING_ENTRIES.things,
     ),
@@ -291,7 +307,7 @@ STREAMS: list[tuple[str, list[bytes], bytes, str]] = [
         event(id="c", choices=[{"delta": {"content": [{"type": "x"}]}}]),
         OPAQUE_VALUES.things,
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("client", ["anthropic_messages", "openai_responses"])

@@ -104,7 +104,10 @@ LINES: list[tuple[dict[str, Any], list[str]]] = [
     # An attempt failed, and another one has succeeded.
     ({**SERVED, "attempts": 2, "failures": [FAILURE]}, [f"{WHERE} 200 0.31s 2 attempts", "up/a (up/m) failed with 429 after 0.12s: slow down"]),
     # It went to a fallback at once.
-    ({**SERVED, "skipped": {"up/a": "cooling down for 4 s: overloaded (529)", "up/b": "disabled: x"}}, [f"{WHERE} 200 0.31s", "skipped up/a (cooling down for 4 s: overloaded (529)), up/b (disabled: x)"]),
+    (
+        {**SERVED, "skipped": {"up/a": "cooling down for 4 s: overloaded (529)", "up/b": "disabled: x"}},
+        [f"{WHERE} 200 0.31s", "skipped up/a (cooling down for 4 s: overloaded (529)), up/b (disabled: x)"],
+    ),
     # The client got the error of an attempt, which is not repeated.
     (
         {**FAILED, "failures": [NO_RESPONSE, FAILURE], "error": "slow down"},

@@ -90,7 +90,9 @@ CASES: dict[str, tuple[Callable[[httpx2.Client], Any], dict[str, Any], dict[str,
     "vertex": (messages(vertex, "claude-sonnet-5"), US_EAST5, {"model": "up/claude-sonnet-5", **ASK}),
     "vertex stream": (messages(vertex, "claude@1", stream=True), US_EAST5, {"model": "up/claude@1", **ASK, "stream": True}),
     "vertex beta": (
-        lambda client: vertex(http_client=client, max_retries=0).beta.messages.create(model="claude-sonnet-5", max_tokens=9, messages=HI, betas=[BETA]),
+        lambda client: vertex(http_client=client, max_retries=0).beta.messages.create(
+            model="claude-sonnet-5", max_tokens=9, messages=HI, betas=[BETA]
+        ),
         US_EAST5,
         {"model": "up/claude-sonnet-5", **ASK},
     ),

@@ -201,11 +201,14 @@ async def test_losses_are_events(collected: Collected) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "route"),
     [
-        *(("GET", f"/v1/responses/{id}/input_items", "responses/{id}/input_items") for id in ("r_1", "s", "v1")),
+        *(
+            ("GET", f"/v1/responses/{id}/input_items", "responses/{id}/input_items")
+            for id in ("r_1", "s", "v1")
+        ),
         ("POST", "/v1/publishers/up/models/m:generateContent", "{model}:generateContent"),
         ("POST", "/v1/publishers/up/models/m:countTokens", "{model}:countTokens"),
     ],
-)  # fmt: skip
+)
 async def test_a_route_has_names_in_place_of_ids(
     collected: Collected, method: str, path: str, route: str
 ) -> None:
