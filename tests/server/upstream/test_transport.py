@@ -1,5 +1,6 @@
 """The transport against scripted servers on real sockets: bodies, reuse, retry, limits, timeouts."""
 
+import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
@@ -521,6 +522,20 @@ async def test_a_slot_goes_to_who_waits_also_if_the_first_one_was_cancelled() ->
         cancelled.cancel()
     assert leases in (["next"], ["cancelled", "next"])
     assert (pool.busy, pool.idle, len(pool._waiting)) == (0, 0, 0)
+
+
+@pytest.mark.backends("real-asyncio")
+async def test_a_slot_that_comes_with_a_cancellation_of_asyncio_goes_back() -> None:
+    """A scope of AnyIO does not cancel a task that goes on anyway, and an application's own `Task.cancel()` does."""
+    pool, origin = ConnectionPool(PoolLimits(connections=1)), Origin("http", "a.example", 80)
+    last = await pool.lease(origin, None)
+    waiting = asyncio.create_task(pool.lease(origin, None))
+    await anyio.wait_all_tasks_blocked()
+    last.release(keep=False)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert (pool.busy, len(pool._waiting)) == (0, 0)
 
 
 async def test_an_idle_connection_makes_room_for_another_origin() -> None:
