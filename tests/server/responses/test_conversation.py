@@ -42,7 +42,9 @@ def test_requests_and_items() -> None:
 
 
 def relayed_items() -> list[bytes]:
-    return re.findall(rb"^relayed\n(.*)", ITEMS.read_bytes(), re.MULTILINE)
+    items = re.findall(rb"^relayed\n(.*)", ITEMS.read_bytes(), re.MULTILINE)
+    assert items
+    return items
 
 
 def test_every_other_value_of_a_request_keeps_its_bytes() -> None:
