@@ -46,6 +46,15 @@ _RETRY_PAUSE_S = 5.0
 _MARGIN_S = 2.0
 
 
+# Real-time signals have no names, but for the first and the last one.
+_SIGNAL_NAMES = {int(each): each.name for each in signal.Signals}
+
+
+def _ending(code: int) -> str:
+    """Say how a process has ended, by its exit code, which is negative if a signal has ended it."""
+    return f"with code {code}" if code >= 0 else f"by {_SIGNAL_NAMES.get(-code, f'signal {-code}')}"
+
+
 @dataclass(slots=True)
 class _WorkerProcess:
     """A worker.
@@ -168,8 +177,7 @@ class Supervisor:
             self.on_end(worker.process.pid or 0)
             if not self.stopping.is_set():
                 code = worker.process.exitcode or 0
-                how = f"with code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
-                _log.error("worker %d ended %s; starting another", number, how)
+                _log.error("worker %d ended %s; starting another", number, _ending(code))
                 await anyio.sleep(_RESPAWN_PAUSE_S)
 
     def _start(self) -> _WorkerProcess:

@@ -46,3 +46,10 @@ async def test_a_process_that_the_system_refuses_is_started_later(
             await gateway._run_worker(0, tasks)
     assert started_at[1] - started_at[0] == pytest.approx(supervisor._RETRY_PAUSE_S)
     assert "worker 0 cannot be started: Resource temporarily unavailable; trying again" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [(0, "with code 0"), (7, "with code 7"), (-9, "by SIGKILL"), (-40, "by signal 40")]
+)
+def test_the_log_says_how_a_worker_has_ended(code: int, said: str) -> None:
+    assert supervisor._ending(code) == said
