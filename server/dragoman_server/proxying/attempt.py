@@ -117,6 +117,7 @@ class Attempt:
         sent_to_client: Part of the response was sent to the client.
         status: The response's status, None until there is one.
         headers, raw_headers: The upstream's headers: those that the client may see, and all.
+        sent_s: See RequestRecord.
         trace: Its span, None where there are none.
         translating: Set when the thread ends that uses the machine, None while none does. Others wait for it.
     """
@@ -127,6 +128,7 @@ class Attempt:
     # What is there later, or in few attempts.
     headers: Sequence[tuple[str, str]] = ()
     raw_headers: Sequence[tuple[str, str]] = ()
+    sent_s: float | None = None
     _resent = False  # because an idle connection was closed
     _renewed = False  # the token, because it was refused
 

@@ -237,7 +237,7 @@ class RequestHandler:
                 self._record.skipped = self._attempts.skipped
                 started = self._time()
                 if (waited := started - self._started_at) >= _NOTED_S:
-                    self._record.sent_s = waited
+                    self._record.sent_s = attempt.sent_s = waited
                 failure = await attempt.run(sender, self, self._telemetry)
                 if failure is None:
                     break
@@ -442,6 +442,7 @@ class RequestHandler:
     def _follow(self, attempt: Attempt) -> None:
         """Make this the attempt that the request's plan and log line are about."""
         self._record.account, self._record.upstream_status = attempt.account.id, attempt.status
+        self._record.sent_s = attempt.sent_s
         if self._plan is not attempt.plan:
             self._plan = self._request.plan = attempt.plan
             record_destination(self._record, attempt.plan.destination)

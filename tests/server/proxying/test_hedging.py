@@ -79,6 +79,7 @@ async def test_the_second_account_is_tried_after_the_delay_and_may_win(
     assert pool.provider.sent[0].closed_at == 3, "the slower one is ended at once"
     assert (record()["account"], record()["attempts"], record()["outcome"]) == ("up/b", 2, "completed")
     assert record()["hedge"] == {"account": "up/a", "outcome": "cancelled"}
+    assert record()["sent_s"] == 2
 
 
 async def test_a_response_that_has_begun_is_not_hedged(stream: bool) -> None:
@@ -129,7 +130,7 @@ async def test_when_the_second_one_fails_the_first_goes_on(stream: bool, record:
     assert (failed["account"], failed["status"]) == ("up/b", 429)
     assert "rate limit" in failed["cause"]
     assert (record()["account"], record()["outcome"]) == ("up/a", "completed")
-    assert "error" not in record()
+    assert not {"error", "sent_s"} & record().keys(), "it is about the request to a, which was sent at once"
 
 
 async def test_when_all_fail_the_client_gets_the_error(stream: bool, record: Any) -> None:
