@@ -45,6 +45,7 @@ class Behaviour(Enum):
     HANGS = "hangs"
     DOES_IT_BUT_HANGS = "does it, but hangs"
     ANSWERS_PROBES = "responds to probes only"
+    REFUSES_PROBES = "responds to all but probes"
 
 
 class FakeStore(MemoryAccountStore):
@@ -62,7 +63,8 @@ class FakeStore(MemoryAccountStore):
             self.probes += 1
         else:
             self.calls.append(described(operation))
-        if self.behaviour is Behaviour.FAILS or (self.behaviour is Behaviour.ANSWERS_PROBES and not is_probe):
+        failing = {Behaviour.ANSWERS_PROBES: not is_probe, Behaviour.REFUSES_PROBES: is_probe}
+        if self.behaviour is Behaviour.FAILS or failing.get(self.behaviour):
             raise AccountStoreError("out of order")
         if self.behaviour is Behaviour.HANGS:
             await anyio.sleep_forever()
@@ -265,6 +267,25 @@ async def test_a_store_that_works_for_moments_only_is_left_alone_for_longer(
     store.behaviour = Behaviour.WORKS
     await settle()
     assert not resilient.is_open, "long ago is forgotten"
+
+
+async def test_a_store_that_takes_requests_but_not_what_it_has_missed_is_not_called(
+    store: FakeStore, resilient: ResilientStore
+) -> None:
+    """Redis without memory accepts leases, because the script deletes some first. None was given back."""
+    store.behaviour = Behaviour.FAILS
+    found = []
+    for lease in map(str, range(20)):
+        found.append(await reserve(resilient, ONE_AT_ONCE, lease=lease))
+        store.behaviour = Behaviour.REFUSES_PROBES
+        if found[-1]:
+            await resilient.apply(Release(Reservation(ONE_AT_ONCE, lease), 0.0, NOW))
+        await anyio.sleep(0.1)
+    assert found[-10:] == ["up/a"] * 10
+    store.behaviour = Behaviour.WORKS
+    await settle()
+    assert not resilient.is_open
+    assert store.leases("up/a", NOW) == 0
 
 
 async def test_a_hang_is_reported_as_a_hang(

@@ -64,7 +64,7 @@ class ResilientStore:
         self._failures = 0  # consecutive
         self._open = False
         self._closed_at = -math.inf
-        self._pause_s = 0.0  # before the first probe
+        self._pause_s = 0.0  # before each probe, if it flaps
         # What the store has missed, each with the number of its tries.
         self._pending: deque[tuple[Operation[Any], int]] = deque(maxlen=_MAX_PENDING)
         # Accounts whose state in the local memory is newer than in the store's view.
@@ -102,7 +102,10 @@ class ResilientStore:
                 retry.apply(self._local)
             self._miss(operation.retries(), 1)
             raise
-        self._failures = 0
+        if (
+            not self._pending
+        ):  # else what has been missed fails, and a success of something else does not count
+            self._failures = 0
         operation.follow(self._local, result)
         return result
 
