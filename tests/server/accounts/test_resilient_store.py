@@ -315,9 +315,10 @@ async def test_local_decisions_start_from_the_last_known_state(
     assert await reserve(resilient, Candidate("up/bad")) is None
     assert await reserve(resilient, ONE_AT_ONCE, lease="m") is None
     assert [await reserve(resilient, two) for _ in range(2)] == ["up/c", None]
-    assert await resilient.apply(Reserve([A, B], "conversation", "l", NOW)) == Reservation(B, "l")
-    found = [await resilient.apply(Spend([(KEY, 1.0)], NOW, at_once=True)) for _ in range(2)]
-    assert found == [[0.0], [NOW + 30]]
+    found = await resilient.apply(Reserve([A, B], "conversation", "l", NOW))
+    assert found == Reservation(B, "l", is_stored=False)
+    spent = [await resilient.apply(Spend([(KEY, 1.0)], NOW, at_once=True)) for _ in range(2)]
+    assert spent == [[0.0], [NOW + 30]]
     await resilient.apply(Add([("budget", None)], 1.0, NOW))
     assert await total(resilient, "budget", NOW) == 6.0
     await resilient.apply(Release(Reservation(ONE_AT_ONCE, "held"), 0.0, NOW))
@@ -392,6 +393,26 @@ async def test_a_change_during_the_replay_is_sent_after_it(
     await settle()
     assert store.calls == ["disable up/a", "disable up/a", "reset up/a"]
     assert resilient.health() == {"up/a": Health()}
+
+
+async def test_leases_are_given_back_however_much_the_store_has_missed(
+    store: FakeStore, resilient: ResilientStore
+) -> None:
+    before = await resilient.apply(Reserve([ONE_AT_ONCE], None, "before", NOW))
+    assert isinstance(before, Reservation)
+    store.behaviour = Behaviour.FAILS
+    await reserve_until_open(resilient)
+    await resilient.apply(Release(before, 0.0, NOW))
+    for number in range(1100):
+        during = await resilient.apply(Reserve([ONE_AT_ONCE], None, str(number), NOW))
+        assert isinstance(during, Reservation)
+        await resilient.apply(Release(during, 0.0, NOW))
+        await resilient.apply(Add([("budget", None)], 1.0, NOW))
+    store.calls.clear()
+    store.behaviour = Behaviour.WORKS
+    await settle()
+    assert store.leases("up/a", NOW) == 0
+    assert store.calls.count("add 1") == len(store.calls) - 1 == 999, "the others never were in the store"
 
 
 async def test_changes_of_another_gateway_during_the_failure_are_seen(

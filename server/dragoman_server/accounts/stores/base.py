@@ -72,15 +72,17 @@ class Candidate(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
         return self.tokens is not None or self.max_concurrent_requests is not None
 
 
-class Reservation(msgspec.Struct, frozen=True):
+class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
     """A reservation for one request with this candidate.
 
     Attributes:
         lease: Its id; it expires by itself.
+        is_stored: False if it was made without the store, which does not have the lease.
     """
 
     candidate: Candidate
     lease: str
+    is_stored: bool = True
 
 
 class NoRoom(msgspec.Struct, frozen=True):
@@ -141,6 +143,14 @@ class Operation(msgspec.Struct, Generic[_T], frozen=True, metaclass=_OperationTy
     def refusal(self, local: Tables) -> _T | None:
         """Return the result if the view suffices to refuse it, otherwise None."""
         return None
+
+    def unstored(self, result: _T) -> _T:
+        """Return the result as that of a decision which the store does not get to know."""
+        return result
+
+    def frees(self) -> bool:
+        """True if something in the store is not free until this is done."""
+        return False
 
     def missed(self, result: _T) -> "Sequence[Operation[Any]]":
         """Return what the store has missed, if it was applied here alone, with this result."""

@@ -112,6 +112,11 @@ class Reserve(Operation[Reservation | NoRoom], frozen=True):
             state = local.health().get(result.candidate.account, INITIAL_HEALTH)
             self._record_use(local, result.candidate, state)
 
+    def unstored(self, result: Reservation | NoRoom) -> Reservation | NoRoom:
+        if isinstance(result, Reservation):
+            return msgspec.structs.replace(result, is_stored=False)
+        return result
+
     def retries(self) -> Sequence[Operation[Any]]:
         return [
             Release(Reservation(candidate, self.lease), 0.0, self.now)
@@ -145,6 +150,13 @@ class Release(Write, frozen=True):
         candidate = self.reservation.candidate
         leases = f"leases:{candidate.account}"
         return [leases, _rate_key(candidate.tokens) or leases]
+
+    def frees(self) -> bool:
+        return self.reservation.is_stored and self.reservation.candidate.max_concurrent_requests is not None
+
+    def missed(self, result: None) -> Sequence[Operation[Any]]:
+        counts = self.reservation.candidate.tokens is not None and self.tokens > 0
+        return [self] if counts or self.frees() else ()
 
     def retries(self) -> Sequence[Operation[Any]]:
         return [Release(self.reservation, 0.0, self.now)]

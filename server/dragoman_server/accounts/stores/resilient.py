@@ -36,7 +36,7 @@ _PROBE_S = 0.25
 _MAX_PAUSE_S = 5.0
 # It writes, as requests do: a store with a full disk, or a server that only reads, does not work. It has expired.
 PROBE: Operation[Any] = Add([("probe", 1.0)], 1.0, 0.0)
-# Writes that the store has missed. The oldest are dropped, because they are out of date.
+# Writes that the store has missed. The oldest are dropped, because they are out of date; leases would stay for long.
 _MAX_PENDING = 1000
 # Tries of one write, so that one which never works does not block all others.
 _MAX_TRIES = 3
@@ -66,7 +66,7 @@ class ResilientStore:
         self._closed_at = -math.inf
         self._pause_s = 0.0  # before each probe, if it flaps
         # What the store has missed, each with the number of its tries.
-        self._pending: deque[tuple[Operation[Any], int]] = deque(maxlen=_MAX_PENDING)
+        self._pending: deque[tuple[Operation[Any], int]] = deque()
         # Accounts whose state in the local memory is newer than in the store's view.
         self._changed: set[str] = set()
         self._needs_catch_up = anyio.Event()  # set: the store has failed
@@ -122,7 +122,7 @@ class ResilientStore:
         if not operation.is_write():
             self.local_decisions += 1
         self._miss(operation.retries() if sent else operation.missed(result), int(sent))
-        return result
+        return result if sent else operation.unstored(result)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -153,8 +153,20 @@ class ResilientStore:
             )
 
     def _miss(self, operations: Sequence[Operation[Any]], tries: int) -> None:
-        self._pending.extend([(operation, tries) for operation in operations])
+        for operation in operations:
+            while len(self._pending) >= _MAX_PENDING:
+                self._drop_oldest()
+            self._pending.append((operation, tries))
         self._needs_catch_up.set()
+
+    def _drop_oldest(self) -> None:
+        """Drop the oldest write, of those that free nothing if there are any."""
+        for _ in range(len(self._pending)):
+            oldest = self._pending.popleft()
+            if not oldest[0].frees():
+                return
+            self._pending.append(oldest)
+        self._pending.popleft()
 
     async def _catch_up_loop(self) -> None:
         while True:
@@ -184,7 +196,7 @@ class ResilientStore:
                 await self._apply_in_time(operation)
         except (AccountStoreError, TimeoutError) as error:
             # If newer ones have taken its place, it is out of date.
-            if tries + 1 < _MAX_TRIES and len(self._pending) < _MAX_PENDING:
+            if tries + 1 < _MAX_TRIES and (len(self._pending) < _MAX_PENDING or operation.frees()):
                 self._pending.extendleft([(retry, tries + 1) for retry in operation.retries()])
             self._failed(error)
             return False
