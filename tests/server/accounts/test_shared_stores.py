@@ -553,8 +553,10 @@ async def test_the_server_is_killed_and_restarted_and_every_request_gets_a_respo
 
     async def request(*passed_over: Candidate) -> None:
         began, lease = time.perf_counter(), f"l{len(times)}"
-        assert await store.apply(Reserve([*passed_over, A], None, lease, NOW)) == Reservation(A, lease)
-        await store.apply(Release(Reservation(A, lease), 10.0, NOW))
+        found = await store.apply(Reserve([*passed_over, A], None, lease, NOW))
+        assert isinstance(found, Reservation)
+        assert found.candidate == A
+        await store.apply(Release(found, 10.0, NOW))
         times.append(time.perf_counter() - began)
 
     async with store.running():
