@@ -566,8 +566,8 @@ async def test_the_server_is_killed_and_restarted_and_every_request_gets_a_respo
         server.kill()
         for _ in range(200):
             await request(cooling, limited)
-        assert store.is_open
         assert store.local_decisions >= 200
+        await until(lambda: store.is_open)
         # Changes during the outage count here at once, and for all when the server is back.
         await cool(store, "up/late")
         await store.apply(Change("up/bad", lambda health: health.after_disabling("by hand")))

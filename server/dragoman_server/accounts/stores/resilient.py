@@ -90,7 +90,8 @@ class ResilientStore:
             return operation.result(None)
         if self._pending and (refusal := operation.refusal(self._local)) is not None:
             return refusal  # by sums that have what the store has missed
-        if self._open or (self._pending and operation.is_write()):  # writes stay in their order
+        # Writes stay in their order; and what the store has missed for a reason may be what makes room there.
+        if self._open or (self._pending and (operation.is_write() or self._failures)):
             return self._apply_locally(operation, sent=False)
         try:
             result = await self._apply_in_time(operation)
@@ -102,9 +103,7 @@ class ResilientStore:
                 retry.apply(self._local)
             self._miss(operation.retries(), 1)
             raise
-        if (
-            not self._pending
-        ):  # else what has been missed fails, and a success of something else does not count
+        if not self._pending:  # else a success of something else does not count
             self._failures = 0
         operation.follow(self._local, result)
         return result
