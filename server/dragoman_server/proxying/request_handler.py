@@ -89,14 +89,13 @@ class RequestHandler:
         store_response: StoreResponse | None = None,
         is_last: bool = False,
     ) -> None:
-        self._is_last = is_last
+        self._is_last, self._sends = is_last, sends
         self._request, self._record = request, request.record
         self._plan = request.plan = plan
         self._gateway = gateway
         listening = request.scope.get(SCOPE_SENDERS)
         self._listened = None if listening is None else listening(plan, request.record)
         self._attempts = gateway.pool.attempts(plan)
-        self._sends = sends
         self._holds_request = True
         self._store_response = store_response
         self._unstored: JSONObject | None = None  # the response, if it could not be stored
