@@ -40,7 +40,9 @@ REPEATS = re.compile(_NOTHING)
 # Some servers put the whole message beside each delta.
 BESIDE = re.compile(rf"/choices/\d+/message(/.*)?|{_NOTHING}")
 # Figures and flags: zero, false and empty values have no meaning there.
-FIGURES = re.compile(r"/(usage|usageMetadata|tool_usage/image_gen|choices/\d+/content_filter_results)(/.*)?")
+FIGURES = re.compile(
+    r"/(usage|usageMetadata|tool_usage/image_gen|(choices|prompt_filter_results)/\d+/content_filter_results)(/.*)?"
+)
 
 
 class Planted:
