@@ -39,9 +39,10 @@ _NOTHING = "|".join([ECHO, *BOOKKEEPING.values()])
 REPEATS = re.compile(_NOTHING)
 # Some servers put the whole message beside each delta.
 BESIDE = re.compile(rf"/choices/\d+/message(/.*)?|{_NOTHING}")
-# Figures and flags: zero, false and empty values have no meaning there.
+# Figures and flags, and what a server adds whole: zero, false and empty values have no meaning there.
 FIGURES = re.compile(
-    r"/(usage|usageMetadata|tool_usage/image_gen|(choices|prompt_filter_results)/\d+/content_filter_results)(/.*)?"
+    r"/(usage|usageMetadata|tool_usage/image_gen|(choices|prompt_filter_results)/\d+/content_filter_results"
+    r"|choices/\d+/(delta|message)/graph_data)(/.*)?"
 )
 
 
@@ -71,13 +72,24 @@ class Planted:
         return [
             path
             for path, sign, nothing in self.fields
-            if not (nothing or sign in out or covered(path, losses) or _is_inside(path, self.document, out))
+            if not (
+                nothing
+                or sign in out
+                or covered(path, losses)
+                or covered(_camel_case(path), losses)
+                or _is_inside(path, self.document, out)
+            )
         ]
 
 
 def _counts(value: Any) -> bool:
     members = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else None
     return bool(value) if members is None else any(map(_counts, members))
+
+
+def _camel_case(path: str) -> str:
+    """The place as Gemini's ledger names it: requests may have the names of proto3's fields, with underscores."""
+    return re.sub(r"_([a-z])", lambda letter: letter[1].upper(), path)
 
 
 def _is_inside(path: str, document: Any, out: str) -> bool:
@@ -140,5 +152,5 @@ def has_content(frame: Any) -> bool:
 
 
 def _names(loss: str, path: str) -> bool:
-    """In the ledger a stream is its whole response: the field has its own name there, or its block."""
-    return steps_of(loss)[-1:] == steps_of(path)[-1:] or loss.rpartition("/")[2].isdigit()
+    """In the ledger a stream is its whole response: the field has its own name there, its object's or its block."""
+    return loss.rpartition("/")[2] in steps_of(path)[-2:] or loss.rpartition("/")[2].isdigit()
