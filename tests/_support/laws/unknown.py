@@ -153,4 +153,4 @@ def has_content(frame: Any) -> bool:
 
 def _names(loss: str, path: str) -> bool:
     """In the ledger a stream is its whole response: the field has its own name there, its object's or its block."""
-    return loss.rpartition("/")[2] in steps_of(path)[-2:] or loss.rpartition("/")[2].isdigit()
+    return not {*steps_of(path)[-2:]}.isdisjoint(steps_of(loss)[-1:]) or loss.rpartition("/")[2].isdigit()
