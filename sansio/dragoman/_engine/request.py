@@ -341,7 +341,10 @@ class RequestTranslator:
         if not head.model:
             raise _no_model()
         upstream_model = model or head.model
-        in_body = not self._upstream.model_in_path
+        named, in_body = upstream_model, not self._upstream.model_in_path
+        if not in_body and "model" in head.fields:  # the path's counts, and the upstream gets no other one
+            prefix = "" if self._upstream.model_list is None else self._upstream.model_list.name_prefix
+            named, in_body = prefix + named, peek(body).model.removeprefix(prefix) != named
         members = frozenset(head.fields)
         if self._restores(body, signed_reasoning):
             decoded = decode_object(body, "the request body")
@@ -356,12 +359,12 @@ class RequestTranslator:
                 items = splice_items(bytes(head.fields[name]).strip(), now, before)
                 out = splice_member(body, head, name, msgspec.Raw(items))
                 if in_body:
-                    out = splice_model(out, peek(out), upstream_model)
+                    out = splice_model(out, peek(out), named)
             else:
                 members = frozenset(decoded)
-                out = encode({**decoded, "model": upstream_model} if in_body else decoded)
+                out = encode({**decoded, "model": named} if in_body else decoded)
         else:
-            out = body if model is None or not in_body else splice_model(body, head, model)
+            out = splice_model(body, head, named) if in_body else body
         refused = self._refused(members, left_out, ledger) if left_out else ()
         if refused:  # the others keep the bytes of their values
             out = encode({name: raw for name, raw in peek(out).fields.items() if name not in refused})

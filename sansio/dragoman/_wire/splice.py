@@ -93,7 +93,8 @@ def splice_model(body: bytes, request_head: RequestHead, model: str) -> bytes:
         start = body.index(b"{") + 1
         comma = b"," if request_head.fields else b""
         return body[:start] + b'"model":' + encode(model) + comma + body[start:]
-    if request_head.model == model:
+    # Not the head's model, which may be the path's.
+    if not model or _field(request_head.fields, "model") == model:
         return body
     return splice_member(body, request_head, "model", model)
 

@@ -37,6 +37,7 @@ from dragoman_server.relayed.table import (
     BELOW,
     FORM,
     JSON,
+    READ_AS_JSON,
     SENDING,
     TABLE,
     ModelPlace,
@@ -49,9 +50,6 @@ from dragoman_server.wire.headers import media_type
 
 # Where a client names the model of a form, besides the parameter `model` of the query.
 MODEL_HEADER = "dragoman-model"
-
-# A body with its model there is read whole, unless it is a form.
-_IN_WHOLE_BODIES = (ModelPlace.BODY, ModelPlace.PATH, ModelPlace.RESOURCE)
 
 
 def relayed_routes(gateway: Gateway) -> list[BaseRoute]:
@@ -138,8 +136,7 @@ class RelayingEndpoint(BaseEndpoint):
         body, head, boundary, form_model = await self._read_head(request, upload)
         models = [head.model] if head.model else []
         if row.model is ModelPlace.REQUESTS:
-            body = await upload.read_whole()
-            models = await request.off_loop(len(body), models_in, body)
+            models = await request.off_loop(len(body or b""), models_in, body or b"")
         others = list[str]()
         if request.key is not None and request.key.limits_models and sends:
             others = await request.off_loop(len(body or b""), others_of, row, head, body or b"")
@@ -197,7 +194,7 @@ class RelayingEndpoint(BaseEndpoint):
             named = named_model(request.headers, request.query)
             form_model = None if named else await _model_in_form(upload, boundary)
             return None, head_of_form(named, in_path, form_model), boundary, form_model
-        body = await upload.read_whole() if row.model in _IN_WHOLE_BODIES else None
+        body = await upload.read_whole() if row.model in READ_AS_JSON else None
         known = body or b""
         return body, await request.off_loop(len(known), head_of, row, in_path, known), None, None
 

@@ -22,7 +22,7 @@ from dragoman_server.proxying.upstream_errors import Scrub
 from dragoman_server.relayed.batch import with_models, with_named_model
 from dragoman_server.relayed.body import RelayedBody
 from dragoman_server.relayed.form import Form, model_field
-from dragoman_server.relayed.table import JSON, SENDING, ModelPlace, RelayedPath
+from dragoman_server.relayed.table import JSON, READ_AS_JSON, SENDING, ModelPlace, RelayedPath
 from dragoman_server.settings import SIMULATOR
 from dragoman_server.wire.headers import (
     BROWSER_HEADERS,
@@ -227,7 +227,7 @@ class RelayedPlanner(Planner, kw_only=True, eq=False):
         if form is not None:
             return form.receive_data(self.body) + form.receive_eof(), None
         if self.row.model in (ModelPlace.PATH, ModelPlace.RESOURCE):
-            return self.body if model == upstream_model else with_named_model(self.body, upstream_model), None
+            return with_named_model(self.body, upstream_model), None
         if self.row.model is ModelPlace.REQUESTS and self.models:
             # Also if no name changes: of a member that is there twice the upstream gets the one that was checked.
             return with_models(self.body, self._renamed or {model: upstream_model}), None
@@ -241,7 +241,9 @@ class RelayedPlanner(Planner, kw_only=True, eq=False):
         headers["accept"] = self.headers.get("accept", "*/*")
         headers.pop("content-type")
         if self.body or self.upload is not None:
-            headers["content-type"] = self.headers.get("content-type", JSON)
+            # What was read as JSON goes there as that: another reading of it may have another model.
+            is_json = self.boundary is None and self.row.model in READ_AS_JSON
+            headers["content-type"] = JSON if is_json else self.headers.get("content-type", JSON)
         return list(headers.items())
 
     def _query(self) -> str:

@@ -41,7 +41,7 @@ def with_models(body: bytes, models: Mapping[str, str]) -> bytes:
 
 
 def with_named_model(body: bytes, model: str) -> bytes:
-    """Return a request that names its model in the path with another name where it repeats that, or its requests do."""
+    """Return a request that names its model in the path, with this name where it repeats that, or its requests do."""
     members = dict(peek(body).fields)
     parts = [members, *(_objects(members["requests"], "objects") if "requests" in members else ())]
     for each in parts:
@@ -57,6 +57,10 @@ def _requests(members: Mapping[str, msgspec.Raw]) -> list[dict[str, msgspec.Raw]
     requests = _objects(members.get("requests", msgspec.Raw(b"null")), expected)
     if len(requests) > MAX_REQUESTS or not all("params" in each for each in requests):
         raise _not_a_list(expected)
+    # Servers in Go would take a Requests or Params for the same member, see models.others.
+    for name, each in (("requests", members), *(("params", each) for each in requests)):
+        if sum(key.casefold() == name for key in each) > 1:
+            raise RemoteProtocolError(f"{name} is there twice, in another case", path="/requests")
     return requests
 
 

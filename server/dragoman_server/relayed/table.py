@@ -62,6 +62,10 @@ class ModelPlace(Enum):
     NONE = "none, see `[endpoints]`"
 
 
+# For these a body is read whole, as JSON unless it is a form.
+READ_AS_JSON = (ModelPlace.BODY, ModelPlace.REQUESTS, ModelPlace.PATH, ModelPlace.RESOURCE)
+
+
 class RelayedPath(msgspec.Struct, frozen=True, kw_only=True):
     """One row.
 

@@ -226,6 +226,32 @@ def test_a_relay_requires_a_model(body: bytes) -> None:
     assert (caught.value.path, caught.value.code) == ("/model", "missing_required_parameter")
 
 
+@pytest.mark.parametrize(
+    ("protocol", "capabilities", "in_body", "sent"),
+    [
+        ("openai_chat", Capabilities(), "other", "m"),
+        ("openai_chat", Capabilities(), "m", "m"),
+        ("gemini", Capabilities(), "models/other", "models/m"),
+        ("gemini", Capabilities(), "other", "models/m"),
+        ("gemini", Capabilities(), "models/m", "models/m"),
+        ("gemini", Capabilities(), "m", "m"),
+        ("gemini", Capabilities(relay="rewrite"), "models/other", None),
+    ],
+)
+@pytest.mark.parametrize("model", ["m", None])
+@pytest.mark.parametrize("signed", [True, False])
+def test_an_upstream_gets_no_model_but_that_of_the_path(
+    protocol: str, capabilities: Capabilities, in_body: str, sent: str | None, model: str | None, signed: bool
+) -> None:
+    body = b'{ "model" : "%b" ,"messages":[],"contents":{"parts":{"text":"Hi"}}}' % in_body.encode()
+    translator = RequestTranslator(client=protocol, upstream=protocol, capabilities=capabilities)
+    out = translator.translate(body, model=model, request_head=peek(body, "m"), signed_reasoning=signed)
+    assert decode(out.body).get("model") == sent
+    assert out.upstream_model == "m"
+    if signed and in_body == sent:
+        assert out.body == body
+
+
 # Requests of the upstream's own protocol that are fitted to it all the same
 
 REWRITE = Capabilities(relay="rewrite", refuses=frozenset({"seed"}))

@@ -640,6 +640,9 @@ def batch(*models: str) -> dict[str, Any]:
         ({"requests": 1}, (400, "requests must be a list")),
         (batch(*map(str, range(101))), (400, "at most 100 models")),
         (batch("claude/x", ""), (400, "model is required")),
+        # A server in Go would take them.
+        ({"Requests": [], **batch("opus")}, (400, "requests is there twice")),
+        ({"requests": [{"params": {"model": "opus"}, "PARAMS": {"model": "x"}}]}, (400, "params is there twice")),
         (b"[", (400, "JSON")),
     ],
 )  # fmt: skip
@@ -698,6 +701,7 @@ GOOGLE = upstream("goog", "gemini", "http://goog.test")
         ("models/goog/e:embedContent", b'{"content":{}}', "models/e:embedContent", b'{"content":{}}'),
         ("models/g:embedContent", b'{"content":{},"model":"models/g"}', "models/real:embedContent", b'{"content":{},"model":"models/real"}'),
         ("models/g:batchEmbedContents", b'{"requests":[{"model":"models/g","n": 1.50}]}', "models/real:batchEmbedContents", b'{"requests":[{"model":"models/real","n":1.50}]}'),
+        ("models/same:embedContent", b'{"content":{},"model":"models/other"}', "models/same:embedContent", b'{"content":{},"model":"models/same"}'),
         ("models/g:predict", b'{"instances":[{"prompt":"x"}]}', "models/real:predict", b'{"instances":[{"prompt":"x"}]}'),
         ("cachedContents", b'{"model":"models/g","ttl": "60s"}', "cachedContents", b'{"model":"models/real","ttl":"60s"}'),
         ("cachedContents", b'{"model":"models/goog/e"}', "cachedContents", b'{"model":"models/e"}'),
@@ -709,7 +713,7 @@ GOOGLE = upstream("goog", "gemini", "http://goog.test")
 async def test_googles_embeddings_have_the_model_in_the_path(
     version: str, path: str, body: bytes, url: str, sent: bytes
 ) -> None:
-    models = {**ALIASES, "g": "goog/real"}
+    models = {**ALIASES, "g": "goog/real", "same": "goog/same"}
     async with gateway(upstreams=(*BOTH, GOOGLE), models=models) as (app, fake):
         client = await call(app, f"{version}/{path}?key=private", body)
         if not url:
@@ -729,13 +733,24 @@ async def test_vertex_has_one_path_for_both_versions(version: str) -> None:
     assert fake.sent[0].url == f"{base_url}/publishers/google/models/imagen:predict"
 
 
+@pytest.mark.parametrize("model", ["text-embedding-3-small", "e"])
 @pytest.mark.parametrize("body", [b'{"input":"x"}', b'{"input":"x","model":"emb"}'])
-async def test_a_path_of_azure_names_the_model(body: bytes) -> None:
-    async with gateway() as (app, fake):
-        client = await call(app, "/openai/deployments/emb/embeddings?api-version=2024-10-21", body)
+async def test_a_path_of_azure_names_the_model(body: bytes, model: str) -> None:
+    async with gateway(models={"emb": "up/text-embedding-3-small", "e": "up/e"}) as (app, fake):
+        name = "emb" if model != "e" else "e"
+        client = await call(app, f"/openai/deployments/{name}/embeddings?api-version=2024-10-21", body)
         assert client.status == 200, client.body
-    assert json.loads(fake.sent[0].content) == {"model": "text-embedding-3-small", "input": "x"}
+    assert json.loads(fake.sent[0].content) == {"model": model, "input": "x"}
     assert fake.sent[0].url.partition("?")[0] == "http://up.test/v1/embeddings"
+
+
+@pytest.mark.parametrize("media", ["text/plain", "application/x-www-form-urlencoded", FORM])
+async def test_what_was_read_as_json_is_sent_as_json(media: str) -> None:
+    """Read as a form, the same bytes may name another model."""
+    async with gateway() as (app, fake):
+        body = b'{"model":"emb","input":"&model=other&"}'
+        client = await call(app, "/v1/embeddings", body, headers={"content-type": media})
+        assert (client.status, fake.sent[0].headers["content-type"]) == (200, "application/json")
 
 
 async def test_a_cached_prompt_of_google_leads_back_to_its_account() -> None:

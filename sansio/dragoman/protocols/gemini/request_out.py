@@ -34,8 +34,8 @@ _NAMES: dict[Param, str] = {
 }
 # The settings at the top of a body.
 _TOP = frozenset(path[1:] for path in SETTING_PATHS.values() if path.count("/") == 1)
-# The members that are always written again, and the places of the response's format.
-_WRITTEN = ("/contents", "/systemInstruction", "/tools")
+# The members that are always written again, or in the path; and the places of the response's format.
+_WRITTEN = ("/contents", "/systemInstruction", "/tools", "/model")
 _THINKING = f"/{_SETTINGS}/thinkingConfig"
 _FORMAT_PLACES = tuple(
     f"/{_SETTINGS}/{name}" for name in ("responseMimeType", "responseSchema", "responseJsonSchema")
