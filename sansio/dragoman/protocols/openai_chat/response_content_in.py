@@ -19,7 +19,7 @@ from dragoman._ir.events import (
     StopReason,
 )
 from dragoman._ir.losses import Ledger, child
-from dragoman._ir.shape import note_unread, response_shape
+from dragoman._ir.shape import has_content, note_unread, response_shape
 from dragoman._wire.exceptions import unreadable_response
 from dragoman._wire.json import JSON, JSONObject, kind_of, object_or_empty, object_or_none, objects_in
 from dragoman.protocols._openai.citations import read_url_citation
@@ -106,7 +106,8 @@ class ChoiceReader(msgspec.Struct):
             for position, fragment in enumerate(calls):
                 reader.read_fragment(fragment, out, default_index=position if whole else None)
         legacy = delta.get("function_call")
-        if legacy is not None and not calls:  # else it repeats one of them
+        # It repeats one of `tool_calls`, or says nothing at servers that send the empty value of every member.
+        if legacy is not None and not calls and has_content(legacy):
             # One call without id and index.
             self._begin_calls(out).read_fragment({"index": 0, "function": legacy}, out)
 
@@ -140,7 +141,8 @@ class ChoiceReader(msgspec.Struct):
                 before = self._executed.get(number)
                 self._executed[number] = use if before is None else {**before, **use}
         for key in OPAQUE_FIELDS:
-            if value := delta.get(key):
+            value = delta.get(key)
+            if has_content(value):
                 out.append(
                     events.Opaque(
                         NAME, key, value, f"{self.path}/message/{key}", self.index, round_trip=False

@@ -13,7 +13,7 @@ import msgspec
 
 from dragoman._ir import events
 from dragoman._ir.events import BlockKind, Event, Signature, ToolHead, ToolKind
-from dragoman._ir.shape import extra_members
+from dragoman._ir.shape import extra_members, has_content
 from dragoman._wire.exceptions import unreadable_response
 from dragoman._wire.json import JSON, JSONObject, ObjectEnd, is_object_text, kind_of
 from dragoman.protocols.openai_chat.checks import arguments_text
@@ -94,7 +94,8 @@ class ToolCallReader(msgspec.Struct):
         if type(fragment) is not dict:
             raise unreadable_response(f"a tool call is {kind_of(fragment)}")
         kind, member, inner = ToolKind.CUSTOM, "input", fragment.get("custom")
-        if type(inner) is not dict:
+        # Some servers send the empty value of every member, that of the other kind too.
+        if type(inner) is not dict or has_content(fragment.get("function")):
             kind, member, inner = ToolKind.FUNCTION, "arguments", fragment.get("function")
             if inner is None:
                 inner = {}
