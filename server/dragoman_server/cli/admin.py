@@ -100,9 +100,9 @@ async def open_admin(
         raise AdminUnavailable(f"what responds at {url} is not a gateway") from None
     message = body.get("error", {}).get("message") if isinstance(body, dict) else None
     hint = (
-        ""
-        if key
-        else "; this configuration has no server.admin_key: DRAGOMAN_ADMIN_KEY may hold the gateway's"
+        "; this configuration has no server.admin_key: DRAGOMAN_ADMIN_KEY may hold the gateway's"
+        if response.status == 401 and not key
+        else ""
     )
     raise AdminUnavailable(
         f"{url} returned {response.status}: {message or 'no reason'}{hint}", response.status

@@ -10,6 +10,7 @@ from http_server import ScriptedServer, answering
 from virtual_time import REAL_BACKENDS
 
 from dragoman_server.cli import listeners
+from dragoman_server.cli.admin import AdminUnavailable, request_admin
 from dragoman_server.cli.listeners import Listener, find_listener, free_port, startup_text
 from dragoman_server.serving.sockets import AddressInUse, BoundAddress, StartupError, bind
 from dragoman_server.settings import ServerSettings
@@ -122,3 +123,15 @@ def test_the_address_of_the_error_is_the_one_to_bind(taken: int) -> None:
     assert isinstance(error, AddressInUse)
     assert error.address == address(taken)
     assert free_port(address(65_535)) is None
+
+
+@pytest.mark.anyio
+@pytest.mark.backends(REAL_BACKENDS[0])
+@pytest.mark.parametrize(("status", "hint"), [(401, True), (404, False), (503, False)])
+async def test_a_missing_admin_key_is_named_where_it_is_the_cause(status: int, hint: bool) -> None:
+    body = b'{"error":{"message":"no"}}'
+    response = b"HTTP/1.1 %d X\r\ncontent-length: %d\r\n\r\n%b" % (status, len(body), body)
+    async with ScriptedServer(answering(response)) as server:
+        with pytest.raises(AdminUnavailable, match=f"returned {status}: no") as raised:
+            await request_admin(ServerSettings(port=server.port), "GET", "keys")
+    assert ("DRAGOMAN_ADMIN_KEY" in str(raised.value), raised.value.status) == (hint, status)
