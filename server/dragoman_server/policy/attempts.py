@@ -170,10 +170,13 @@ class Attempts:
             raise self._wrong_state(TRYING)
         return self._offer(health, now, random) if self.made < self._max_attempts else None
 
-    def unusable(self, health: Mapping[str, Health], now: float) -> dict[str, str]:
-        """Return why this request cannot be sent with an account now, by the account's id, for the log."""
+    def unusable(self, health: Mapping[str, Health], now: float, before: int | None = None) -> dict[str, str]:
+        """Return why this request cannot be sent with an account now, by the account's id, for the log.
+
+        before: only of the upstreams before this one of the chain.
+        """
         reasons = {}
-        for number, upstream in enumerate(self._upstreams):
+        for number, upstream in enumerate(self._upstreams[:before]):
             for account in upstream.accounts:
                 state, place = health.get(account.id, INITIAL_HEALTH), (number, account.id)
                 if place in self._tried:

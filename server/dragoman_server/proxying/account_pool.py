@@ -305,11 +305,11 @@ class RequestAttempts:
         if DECISIONS.isEnabledFor(logging.DEBUG):
             self._log_choice(account.id, offer.accounts)
         if offer.upstream_index:
-            self._note_skipped(now)
+            self._note_skipped(now, offer.upstream_index)
         return attempt
 
-    def _note_skipped(self, now: float) -> None:
-        reasons = self.machine.unusable(self._health(), now).items()
+    def _note_skipped(self, now: float, before: int | None = None) -> None:
+        reasons = self.machine.unusable(self._health(), now, before).items()
         self.skipped = (
             dict(islice((each for each in reasons if each[1] != attempts.TRIED), _MAX_SKIPPED)) or None
         )

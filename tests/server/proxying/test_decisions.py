@@ -94,6 +94,18 @@ async def test_the_usual_log_says_why_an_account_is_not_used(caplog: pytest.LogC
     }
 
 
+async def test_accounts_behind_the_one_that_is_used_are_not_skipped(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "dragoman")
+    models = {"last": ("last/three", "else/two"), "fast": ("up/one", "else/two", "last/three")}
+    plays = {"a": unauthorized(MESSAGES), "c": good("Hello"), "d": unauthorized(CHAT)}
+    pool = pool_of(MESSAGES, plays, others={"else": (CHAT, ["c"]), "last": (CHAT, ["d"])}, models=models)
+    for model in ("last", "fast", "fast"):
+        await pool.call(CHAT, model=model)
+    records = [each for each in caplog.records if each.name == REQUESTS.name]
+    line = records[-1].dragoman  # type: ignore[attr-defined]
+    assert (line["account"], line["skipped"]) == ("else/c", {"up/a": "disabled: authentication (401)"})
+
+
 @pytest.mark.parametrize(
     ("upstream", "client", "response", "begins"),
     [
