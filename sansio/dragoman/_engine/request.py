@@ -365,8 +365,7 @@ class RequestTranslator:
                 out = encode({**decoded, "model": named} if in_body else decoded)
         else:
             out = splice_model(body, head, named) if in_body else body
-        refused = self._refused(members, left_out, ledger) if left_out else ()
-        if refused:  # the others keep the bytes of their values
+        if left_out and (refused := self._refused(members, left_out, ledger)):  # others keep their bytes
             out = encode({name: raw for name, raw in peek(out).fields.items() if name not in refused})
             members = members.difference(refused)
         ledger.enforce(self._policy)
