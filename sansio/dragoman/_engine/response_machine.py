@@ -55,8 +55,9 @@ class ResponseMachine(Protocol):
 
     @property
     def held_bytes(self) -> int:
-        """The bytes that wait for what follows: of an unfinished event, of a whole body, or of blocks that wait for
-        another to end. The next read may take as long as they and its own bytes."""
+        """The bytes that wait for what follows: of an unfinished event, of a whole body, of blocks that wait for
+        another to end, or of texts that the end repeats, by what they cost. The next read may take as long as they and
+        its own bytes."""
         return 0
 
     def receive_eof(self) -> None:

@@ -12,10 +12,24 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from dragoman._ir.event_order import OVER, EventOrderChecker
-from dragoman._ir.events import DELTAS, BlockEnded, Event, Failed, Started, Usage
-from dragoman._ir.fast_path import Delta, FastPath
+from dragoman._ir.events import (
+    DELTAS,
+    Annotation,
+    BlockEnded,
+    BlockStarted,
+    Compacted,
+    Event,
+    Failed,
+    Logprobs,
+    Opaque,
+    SignatureDelta,
+    Started,
+    Usage,
+)
+from dragoman._ir.fast_path import DELTA_CHARS, Delta, FastPath
 from dragoman._ir.losses import Ledger
 from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
+from dragoman._wire.frame_cutter import MAX_EVENT_BYTES
 from dragoman._wire.json import MAX_DOCUMENT_BYTES, decode_object
 from dragoman._wire.sse import SSEParser, parse_raw_event
 from dragoman.codec import ResponseContext, UpstreamSpec
@@ -25,6 +39,17 @@ TextSenderFor = Callable[[Delta], Callable[[list[str]], object] | None]
 
 _BACKSLASH = ord("\\")  # as a number, which is found four times as fast as two bytes
 _BLOCK_BYTES = 64  # for which an open block counts, with the events that end it
+
+# The most characters of text in a stream that is translated. Readers, stages and writers keep texts until their block
+# ends, or longer: Responses repeats all of them in its last event, and readers accept events up to this size. It is
+# sixty times what models write at most.
+MAX_TEXT = MAX_EVENT_BYTES
+# The most bytes besides texts, of events that have more or gave nothing yet: as many as a whole response may have.
+MAX_KEPT_BYTES = MAX_DOCUMENT_BYTES
+_KEPT = frozenset({Annotation, BlockStarted, Compacted, Logprobs, Opaque, SignatureDelta})
+# To write a text again takes so many times less, at least, than to translate as many bytes of small events.
+_TEXT_WEIGHT = 8
+
 _FIGURES_FIRST: dict[type[Event], int] = {Started: 0, Usage: 1}
 
 
@@ -81,6 +106,12 @@ def _ends_in_half(event: Event) -> bool:
     return isinstance(event, DELTAS) and "\ud800" <= event.text[-1:] <= "\udbff"
 
 
+def _too_much_text() -> RemoteProtocolError:
+    return unreadable_response(
+        f"it has more than {MAX_TEXT} characters, of which each piece counts {DELTA_CHARS} more than it has"
+    )
+
+
 class StreamEvents:
     """Reads one stream.
 
@@ -102,13 +133,14 @@ class StreamEvents:
         self._reader = upstream.stream_reader(context, losses)
         self._fast_path = FastPath()
         self._pairs = _PairJoiner()
-        self._quiet_bytes = 0  # of events that gave nothing
+        self._kept_bytes = 0  # see MAX_KEPT_BYTES
 
     @property
     def held_bytes(self) -> int:
         """The bytes that are held of an unfinished event, with those of what the next event may end: events that
-        gave nothing yet, and open blocks."""
-        return self._sse.held_bytes + self._quiet_bytes + _BLOCK_BYTES * len(self.checker.open_blocks)
+        gave nothing yet or more than a text, open blocks, and texts that are written again."""
+        text = self._fast_path.size // _TEXT_WEIGHT
+        return self._sse.held_bytes + self._kept_bytes + _BLOCK_BYTES * len(self.checker.open_blocks) + text
 
     @property
     def chars(self) -> int:
@@ -124,6 +156,8 @@ class StreamEvents:
         if self._fast_path.learned:
             position = self._fast_path.take(frames, 0)
         error = self._sse.error
+        if self._fast_path.size > MAX_TEXT:
+            position, error = len(frames), _too_much_text()
         if position == len(frames) and error is None:
             return ()  # as in most reads
         return self._read(frames, position, error, text_sender_for)
@@ -151,8 +185,7 @@ class StreamEvents:
             if fast_path.learned:
                 fast_path.reset()
             read = events = self._reader.read(frame)
-            if not read:
-                self._quiet_bytes += len(raw_event)
+            self._count(raw_event, read)
             if pairs.held or _BACKSLASH in raw_event:  # half a pair can only be an escape
                 events = pairs.join(read)
             for event in events:
@@ -167,6 +200,21 @@ class StreamEvents:
                 self._learn(raw_event, events[-1], text_sender_for)
         if error is not None:
             raise error
+
+    def _count(self, raw_event: bytes, read: Sequence[Event]) -> None:
+        """Count what an event has given. Raises RemoteProtocolError for too much."""
+        chars = 0
+        for event in read:
+            if isinstance(event, DELTAS):
+                chars += len(event.text)
+                self._fast_path.size += DELTA_CHARS
+        self._fast_path.size += chars
+        if self._fast_path.size > MAX_TEXT:
+            raise _too_much_text()
+        if not read or not _KEPT.isdisjoint(map(type, read)):
+            self._kept_bytes += max(0, len(raw_event) - chars)
+            if self._kept_bytes > MAX_KEPT_BYTES:
+                raise unreadable_response(f"it has more than {MAX_KEPT_BYTES} bytes besides its texts")
 
     def receive_eof(self) -> Iterator[Event]:
         """Give the last events. Raises TruncatedResponse if the response is not complete."""

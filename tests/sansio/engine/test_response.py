@@ -12,6 +12,7 @@ from core.toy_protocol import HEARTBEAT, ToyReader, context_of, events_of, frame
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman import UPSTREAMS
 from dragoman._engine import upstream_events
 from dragoman._engine.response import ResponseTranslator
 from dragoman._engine.response_machine import Outcome
@@ -426,6 +427,54 @@ def test_a_whole_response_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> 
     translator = machine(upstream_streams=False)
     run(translator, [data])
     assert translator.outcome is Outcome.COMPLETED
+
+
+PIECES: list[Event] = [TextDelta(0, "abcd")] * 10
+OPAQUE: list[Event] = [Opaque("client", "thing", {})] * 10
+KEPT = sum(len(frame_of(event)) - 2 for event in (start_of(BlockKind.TEXT), *OPAQUE))
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "filling", "message"),
+    [
+        ("MAX_TEXT", 200, PIECES, "200 characters, of which each piece counts 16 more than it has"),
+        ("MAX_KEPT_BYTES", KEPT, OPAQUE, f"{KEPT} bytes besides its texts"),
+    ],
+)
+@pytest.mark.parametrize("learns", [True, False])
+def test_a_stream_with_too_much(
+    name: str, limit: int, filling: list[Event], message: str, learns: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream_events, name, limit)
+    if not learns:
+        monkeypatch.setattr(ToyReader, "template_for", lambda *_: None)
+    start: list[Event] = [STARTED, start_of(BlockKind.TEXT), *filling]
+    end: list[Event] = [BlockEnded(0), STOP, ENDED]
+    first, last = [frame_of(event) for event in start], stream_of(end)
+    translator = machine()
+    assert events_of(run(translator, [*first, last])) == [*start, *end]
+    for chunks in ([*first, first[-1], last], [*first, first[-1] + last]):
+        translator = machine()
+        out = run(translator, chunks)
+        error = failed(translator, out, *events_of(out)[:-1])
+        assert error.message == f"the upstream's response cannot be read: it has more than {message}"
+
+
+@pytest.mark.parametrize("client", UPSTREAMS)
+def test_no_client_gets_the_end_of_a_stream_with_too_much(
+    client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream_events, "MAX_TEXT", 200)
+    outcomes = {}
+    for pieces in (10, 11):
+        translator = ResponseTranslator(client=client, upstream=UPSTREAM, context=context_of())
+        texts: list[Event] = [TextDelta(0, "abcd")] * pieces
+        events: list[Event] = [STARTED, start_of(BlockKind.TEXT), *texts, BlockEnded(0), STOP, ENDED]
+        out = run(translator, list(map(frame_of, events)))
+        outcomes[translator.outcome] = b"it has more than 200 characters" in out
+        ends = [b'"stop"', b'"end_turn"', b'"status":"completed"', b'"finishReason":"STOP"', b'"done":true']
+        assert any(end in out for end in ends) is (translator.outcome is Outcome.COMPLETED)
+    assert outcomes == {Outcome.COMPLETED: False, Outcome.FAILED: True}
 
 
 # Stages

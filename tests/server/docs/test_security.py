@@ -9,6 +9,8 @@ from click.testing import CliRunner
 from hyperframe.frame import PingFrame, RstStreamFrame, SettingsFrame
 from msgspec.structs import astuple
 
+from dragoman._engine.upstream_events import MAX_KEPT_BYTES, MAX_TEXT
+from dragoman._ir.fast_path import DELTA_CHARS
 from dragoman._wire.frame_cutter import MAX_EVENT_BYTES
 from dragoman_server.cli.commands import main
 from dragoman_server.config.loader import load
@@ -73,6 +75,8 @@ def test_its_paths_prefixes_and_bounds() -> None:
         f"| an idle connection | {KEEP_ALIVE_S:g} s |",
         f"| choices (`n`) | {plan.MAX_FAN_OUT} |",
         f"whole response; event | {'; '.join(f'{each // 2**20} MiB' for each in upstream)} |",
+        f"| {MAX_TEXT // 2**20} Mi characters, of which each piece counts {DELTA_CHARS} more",
+        f"more than it has; {MAX_KEPT_BYTES // 2**20} MiB |",
     ):
         assert row in TEXT
     assert set(re.findall(r"`(\w+_(?:bytes|s|connections))`", BOUNDS)) <= set(settings_of(ServerSettings))
