@@ -15,6 +15,7 @@ from dragoman._wire.json import (
     encode_text,
     kind_of,
     read_count,
+    size_up_to,
 )
 from dragoman._wire.limits import search
 from dragoman._wire.splice import all_members, splice_model
@@ -33,5 +34,6 @@ __all__ = [
     "kind_of",
     "read_count",
     "search",
+    "size_up_to",
     "splice_model",
 ]

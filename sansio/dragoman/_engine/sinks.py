@@ -19,6 +19,9 @@ from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSONObject, encode
 from dragoman.codec import ProtocolSpec, ResponseContext
 
+# What is larger is joined where it is written, because a caller does that elsewhere than in its event loop.
+_LARGE_BYTES = 256 * 1024
+
 
 class ClientSink:
     """Writes events for the client as frames, nothing after a failure.
@@ -54,7 +57,10 @@ class ClientSink:
                 self._complete(self._fold)
         writer, linearizer = self._writer, self._linearizer
         for each in (event,) if linearizer is None else linearizer.send(event):
-            self._out.append(writer.send(each))
+            data = writer.send(each)
+            self._out.append(data)
+            if len(data) > _LARGE_BYTES:
+                self._out[:] = [b"".join(self._out)]
 
     def text_sender(self, delta: Delta) -> Callable[[list[str]], object]:
         """Return what takes the texts of deltas like this one, which was sent, until another event comes."""

@@ -211,7 +211,7 @@ def _error_object(text: bytes) -> bytes:
 def encode_frame(data: bytes, event: bytes = b"") -> bytes:
     """Encode one frame. `data` has no line break, as compact JSON never does."""
     if event:
-        return b"event: " + event + b"\ndata: " + data + b"\n\n"
+        return b"".join((b"event: ", event, b"\ndata: ", data, b"\n\n"))
     return b"data: " + data + b"\n\n"
 
 

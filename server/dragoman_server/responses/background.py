@@ -21,9 +21,9 @@ from starlette.types import Message
 
 from dragoman import ErrorKind
 from dragoman.codec import StoredEventWriter
-from dragoman.jsontext import JSONObject, decode, encode
+from dragoman.jsontext import JSONObject, decode, encode, size_up_to
 from dragoman_server.platform.changes import Changes
-from dragoman_server.platform.off_loop import off_loop
+from dragoman_server.platform.off_loop import INLINE_BYTES, off_loop
 from dragoman_server.platform.task_group import BackgroundTaskGroup
 from dragoman_server.responses import conversation
 from dragoman_server.responses.followers import EventFollowers
@@ -276,7 +276,7 @@ class BackgroundResponse:
             assert stored is not None
             return stored
 
-        return await off_loop(len(encode(body)), build)
+        return await off_loop(size_up_to(INLINE_BYTES, body), build)
 
     def _end_of_whole(self) -> JSONObject:
         """Return the response as it has ended, for one that no event has ended."""

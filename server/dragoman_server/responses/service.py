@@ -13,8 +13,8 @@ import msgspec
 
 from dragoman import RequestHead, RequestRefused
 from dragoman.codec import StoredEventWriter
-from dragoman.jsontext import JSONObject, decode, encode
-from dragoman_server.platform.off_loop import OffLoop, off_loop
+from dragoman.jsontext import JSONObject, decode, encode, size_up_to
+from dragoman_server.platform.off_loop import INLINE_BYTES, OffLoop, off_loop
 from dragoman_server.responses import conversation
 from dragoman_server.responses.recent import Turn
 from dragoman_server.responses.stores.base import (
@@ -203,8 +203,7 @@ class StoredResponseService:
         def build() -> StoredResponse | None:
             return conversation.to_stored_response(body, before, expanded.previous, owner=owner, now=now)
 
-        # Its size is known when it is encoded, which takes milliseconds; to read each item takes a tenth of a second.
-        response = await off_loop(len(encode(body)), build)
+        response = await off_loop(size_up_to(INLINE_BYTES, body), build)
         if response is None:
             return True  # there is nothing to store
         if turn is not None and conversation.is_continuable(body):

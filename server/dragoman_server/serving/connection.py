@@ -346,19 +346,19 @@ class Connection:
             self.tasks.start_soon(self.write, b"")
         return True
 
-    async def write(self, data: bytes) -> None:
+    async def write(self, data: bytes, *more: bytes) -> None:
         """Pass all of it to the client. Once the connection is closed, the bytes are dropped."""
         rest: bytes | memoryview = data
-        if not self.write_now(data, sends_rest=False):
+        if more or not self.write_now(data, sends_rest=False):
             await anyio.lowlevel.checkpoint_if_cancelled()
         elif self._rest is None:
             return  # in most cases the kernel takes all of it immediately
         else:
             rest, self._rest = self._rest, None
         async with self._writing:
-            await self._write_in_turn(rest)
+            await self._write_in_turn(rest, *more)
 
-    async def _write_in_turn(self, data: bytes | memoryview) -> None:
+    async def _write_in_turn(self, *pieces: bytes | memoryview) -> None:
         if self._closed:
             # Let other tasks run, even if the application goes on writing.
             await anyio.lowlevel.checkpoint()
@@ -368,8 +368,11 @@ class Connection:
         try:
             if rest is not None:
                 await self._stream.send_all(rest, timeout)
-            for start in range(0, len(data) or 1, WRITE_SIZE):
-                await self._stream.send_all(data[start : start + WRITE_SIZE], timeout)
+            for data in pieces:
+                for start in range(0, len(data) or 1, WRITE_SIZE):
+                    if start:  # a client that reads fast does not hold the loop
+                        await anyio.lowlevel.checkpoint()
+                    await self._stream.send_all(data[start : start + WRITE_SIZE], timeout)
         except TimeoutError:
             _log.warning("a client read nothing for %g seconds; its requests are cancelled", timeout)
             self._break()

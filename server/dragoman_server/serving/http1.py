@@ -41,6 +41,9 @@ READ_AHEAD_BYTES = 64 * 1024
 # Bytes of a chunked body, or of frames, that are read before other tasks run: some 2,700 chunks of one byte.
 _SLICE = 16 * 1024
 
+# Larger parts of a response are not copied for the bytes around them.
+_LARGE_BYTES = 64 * 1024
+
 _Wait = Callable[[], Awaitable[None]]
 
 _EMPTY_LINE = b"\r\n"
@@ -130,9 +133,13 @@ class HTTP1:
         self._begun = self._response.begin(status, [*headers, *close, date_header()])
 
     async def send_data(self, stream_id: int, data: bytes, *, is_last: bool = False) -> None:
+        before = after = b""
         if self._response.has_begun:  # else these are frames, behind a 101
-            data = self._response.data(data, is_last=is_last)
-        await self._write(data)
+            before, after = self._response.around(len(data), is_last=is_last)
+        if len(data) > _LARGE_BYTES:
+            await self._write(before, data, after)
+        else:
+            await self._write(before + data + after)
 
     async def close_stream(self, stream_id: int) -> None:
         if self._begun:
@@ -164,11 +171,11 @@ class HTTP1:
             return True  # a chunk without data would be the last one
         return self._transport.write_now(b"%x\r\n%b\r\n" % (len(data), data))
 
-    async def _write(self, data: bytes) -> None:
+    async def _write(self, data: bytes, *more: bytes) -> None:
         """Write bytes of the response, after the head, which waits for them: so a short one needs one write."""
         data, self._begun = self._begun + data, b""
-        if data:
-            await self._transport.write(data)
+        if data or more:
+            await self._transport.write(data, *more)
 
     def _close_stream(self) -> None:
         stream, self._stream = self._stream, None

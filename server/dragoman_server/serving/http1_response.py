@@ -23,7 +23,7 @@ class ResponseError(Exception):
 
 
 class Http1Response:
-    """One response. begin() returns its head, data() the rest; both raise ResponseError.
+    """One response. begin() returns its head, data() the rest; both raise ResponseError. around() is for large parts.
 
     Args:
         version, method: of the request.
@@ -74,19 +74,26 @@ class Http1Response:
 
     def data(self, data: bytes, *, is_last: bool = False) -> bytes:
         """Return the bytes of a part of the body."""
+        before, after = self.around(len(data), is_last=is_last)
+        return before + data + after
+
+    def around(self, size: int, *, is_last: bool = False) -> tuple[bytes, bytes]:
+        """Return what is before and after a part of the body with so many bytes."""
+        before = after = b""
         if self.is_chunked:
-            data = b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+            if size:
+                before, after = b"%x\r\n" % size, b"\r\n"
         elif self._left is not None:
-            self._left -= len(data)
+            self._left -= size
             if self._left < 0:
                 raise ResponseError("its body is longer than its Content-Length")
         if is_last:
             if self._left:
                 raise ResponseError("its body is shorter than its Content-Length")
             if self.is_chunked:
-                data += b"0\r\n\r\n"
+                after += b"0\r\n\r\n"
             self.is_chunked, self.is_kept = False, self._keeps
-        return data
+        return before, after
 
 
 def date_header() -> tuple[bytes, bytes]:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 from core.events import ERROR, STARTED, start_of
-from core.toy_protocol import HEARTBEAT, context_of, events_of, toy
+from core.toy_protocol import HEARTBEAT, context_of, events_of, frame_of, toy
 
 from dragoman._engine.sinks import ClientSink, ListSink, WholeSink, client_sink
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse
@@ -74,6 +74,16 @@ def test_the_heartbeat_is_the_endpoints() -> None:
     assert ClientSink(ANY, context, Ledger()).heartbeat == HEARTBEAT
     context = msgspec.structs.replace(context, endpoint=Endpoint("/x", heartbeat=b"\n"))
     assert ClientSink(ANY, context, Ledger()).heartbeat == b"\n"
+
+
+def test_what_is_large_is_joined_where_it_is_written() -> None:
+    """A caller asks for it in its event loop."""
+    sink, long = ClientSink(ANY, context_of(), Ledger()), TextDelta(0, "x" * 300_000)
+    events: list[Event] = [*HELLO[:2], long, *HELLO[2:3]]
+    for event in events:
+        sink.send(event)
+    assert list(map(len, sink._out))[1:] == [len(frame_of(HELLO[2]))]
+    assert events_of(sink.data_to_send()) == events
 
 
 def test_a_document_comes_at_the_end() -> None:

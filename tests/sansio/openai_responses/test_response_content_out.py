@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from core.rows import responses_of
 from openai import omit
 from openai.lib.streaming.responses._responses import ResponseStreamState
@@ -11,9 +12,10 @@ from pydantic import TypeAdapter
 from dragoman._ir.events import ToolKind
 from dragoman._ir.request import ToolCall
 from dragoman._ir.wrapped_signatures import Signer
-from dragoman._wire.json import decode
+from dragoman._wire import json as _json
+from dragoman._wire.json import decode, encode_long
 from dragoman._wire.sse import SSEParser
-from dragoman.protocols.openai_responses import SPEC
+from dragoman.protocols.openai_responses import SPEC, response_out
 
 EVENT: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)
 RESPONSES = [
@@ -98,3 +100,15 @@ def test_a_written_call_is_read_again_as_the_same_call() -> None:
             assert (found.call_id, found.hosted, found.kind) == ("c0", kind, ToolKind.FUNCTION)
             kinds.add(kind)
     assert len(kinds) == 6
+
+
+def test_long_texts_are_encoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = [response.stream for _, response in RESPONSES]
+    calls: list[object] = []
+    monkeypatch.setattr(response_out, "LONG_TEXT", 3)
+    monkeypatch.setattr(response_out, "encode_long", lambda value: calls.append(value) or encode_long(value))
+    monkeypatch.setattr(_json, "LONG_TEXT", 3)
+    assert [
+        response.stream for _, response in responses_of("openai_responses") if response.stream in whole
+    ] == whole
+    assert calls

@@ -20,10 +20,12 @@ from dragoman._wire.json import (
     decode_object,
     encode,
     encode_lines,
+    encode_long,
     encode_text,
     is_object_text,
     kind_of,
     read_count,
+    size_up_to,
     text_or_none,
     too_deep,
     wrong_type,
@@ -262,6 +264,21 @@ documents = st.recursive(
 )
 # Any code points, lone surrogates included.
 ragged = st.text(st.characters(codec=None, categories=None, exclude_categories=()), max_size=5)
+
+
+@PROPERTY
+@given(documents, ragged)
+def test_long_strings_are_encoded_in_parts(document: JSON, text: str) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_json, "LONG_TEXT", 2)
+        assert decode(encode_long([document, {"a": text}])) == [document, {"a": text}]
+
+
+def test_the_size_of_a_value_is_counted_as_far_as_it_matters() -> None:
+    value: JSON = {"abc": ["defg", 1, None, msgspec.Raw(b'"x"')], "h": {}}
+    assert size_up_to(100, value) == 25
+    assert 10 < size_up_to(10, value) < 25
+    assert size_up_to(100, [[]] * 10**6) < 110
 
 
 @PROPERTY

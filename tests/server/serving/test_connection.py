@@ -268,6 +268,21 @@ async def test_nothing_follows_a_write_that_was_cancelled(after_s: int) -> None:
     assert stream.aborted_at == after_s
 
 
+@pytest.mark.parametrize("length", [b"", b"200000"])
+async def test_a_large_part_of_a_body_is_written_in_slices(length: bytes) -> None:
+    body = bytes(range(250)) * 800
+
+    async def sends_it(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"content-length", length)] if length else []
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    stream = FakeStream([GET])
+    await connect(sends_it, stream).run()
+    sent = body if length else b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    assert bytes(stream.sent).partition(b"\r\n\r\n")[2] == sent
+
+
 async def test_a_connection_is_idle_from_its_last_response_on() -> None:
     stream = FakeStream([GET, 60.0, GET, 70.0, GET])
     await connect(hello, stream).run()

@@ -16,7 +16,7 @@ from dragoman._ir.assembly import AssembledBlock, AssembledResponse, OpenBlock
 from dragoman._ir.events import Event, ReasoningForm, ToolHead, ToolKind, Usage
 from dragoman._ir.fast_path import Delta
 from dragoman._ir.losses import Ledger
-from dragoman._wire.json import JSON, JSONObject, encode, encode_strings
+from dragoman._wire.json import JSON, LONG_TEXT, JSONObject, encode, encode_long, encode_strings
 from dragoman._wire.sse import encode_frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_responses.client_tools import announced_fields
@@ -48,6 +48,7 @@ class ResponsesWriter:
         self._ledger = ledger
         self._builder = ResponseBuilder(context, ledger)
         self._sequence = 0
+        self._encode = encode  # or encode_long, once there is a long text
         self._usage = Usage()
         self._stop: events.Stopped | None = None
         self._has_text = False  # True once there was text
@@ -91,7 +92,8 @@ class ResponsesWriter:
     def _frame(self, kind: str, **fields: JSON) -> bytes:
         number = self._sequence
         self._sequence = number + 1
-        return encode_frame(encode({"type": kind, "sequence_number": number, **fields}), kind.encode("ascii"))
+        fields = {"type": kind, "sequence_number": number, **fields}
+        return encode_frame(self._encode(fields), kind.encode("ascii"))
 
     def _in_item(self, kind: str, **fields: JSON) -> bytes:
         return self._frame(kind, item_id=self._item_id, output_index=self._builder.index, **fields)
@@ -141,7 +143,7 @@ class ResponsesWriter:
             response = self._builder.response("in_progress")
             out = self._frame("response.created", response=response)
         elif self._open is not None:
-            block = self._open.finish(complete=False)
+            block = self._finish(complete=False)
             if self._deferred and block.tool is not None:
                 out = self._write_client_call(block, block.tool)
             elif not is_empty_text(block):
@@ -175,7 +177,7 @@ class ResponsesWriter:
     def _block_ended(self, event: events.BlockEnded) -> bytes:
         assert self._open is not None
         out = self._close_part()
-        block = self._open.finish(event.complete)
+        block = self._finish(event.complete)
         if self._deferred and block.tool is not None:
             return self._write_client_call(block, block.tool)
         if block.tool is not None:
@@ -185,7 +187,14 @@ class ResponsesWriter:
             out = self._in_item(f"response.{name}.done", **{field: block.text})
         elif block.kind is not events.REASONING:
             out = self._text_done(block)
-        return out + self._item_done(self._builder.finished_item(block, self._item_id))
+        return b"".join((out, self._item_done(self._builder.finished_item(block, self._item_id))))
+
+    def _finish(self, complete: bool) -> AssembledBlock:
+        assert self._open is not None
+        block = self._open.finish(complete)
+        if len(block.text) > LONG_TEXT or any(len(part.text) > LONG_TEXT for part in block.reasoning):
+            self._encode = encode_long
+        return block
 
     def _text_done(self, block: AssembledBlock) -> bytes:
         part = finished_part(block, self._ledger)
@@ -244,7 +253,7 @@ class ResponsesWriter:
         return self._frame("response.output_item.added", output_index=self._builder.index, item=item)
 
     def _item_done(self, item: JSONObject) -> bytes:
-        encoded = msgspec.Raw(encode(item))
+        encoded = msgspec.Raw(self._encode(item))
         self._open = None
         out = self._frame("response.output_item.done", output_index=self._builder.index, item=encoded)
         self._builder.add(encoded)
@@ -286,6 +295,8 @@ class ResponsesWriter:
         part_event, text_event, index_name = _REASONING_EVENTS[in_content]
         place = {index_name: self._part_index}
         text = "".join(self._texts)
+        if len(text) > LONG_TEXT:
+            self._encode = encode_long
         self._part = None
         out = self._in_item(f"{text_event}.done", **place, text=text)
         return out + self._in_item(f"{part_event}.done", **place, part=reasoning_part(text, in_content))
