@@ -36,13 +36,10 @@ from dragoman.protocols.openai_chat.usage import write_usage
 
 
 class _WrittenBlock(OpenBlock):
-    """An open block, and how many characters and calls of its choice are before it."""
+    """An open block without its text, and how many characters and calls of its choice are before it."""
 
     position: Position = (0, 0)
-
-    def size(self) -> int:
-        """Return the length of its text in characters."""
-        return sum(map(len, self.text))
+    size: int = 0  # the length of its text in characters
 
 
 class ChatWriter(msgspec.Struct):
@@ -52,8 +49,8 @@ class ChatWriter(msgspec.Struct):
     _ledger: Ledger
     _choices: dict[int, WrittenChoice] = {}
     _blocks: dict[int, _WrittenBlock] = {}
-    # Block -> the bytes around the text of its frames, and its texts so far.
-    _text_frames: dict[int, tuple[bytes, bytes, list[str]]] = {}
+    # Block -> the bytes around the text of its frames, and the block.
+    _text_frames: dict[int, tuple[bytes, bytes, _WrittenBlock]] = {}
     # The same for reasoning, with its choice instead.
     _reasoning_frames: dict[int, tuple[bytes, bytes, WrittenChoice]] = {}
     _usage: Usage = Usage()
@@ -63,8 +60,8 @@ class ChatWriter(msgspec.Struct):
 
     def send(self, event: Event) -> bytes:
         if type(event) is events.TextDelta or type(event) is events.ArgumentsDelta:
-            before, after, pieces = self._text_frames[event.block]
-            pieces.append(event.text)
+            before, after, block = self._text_frames[event.block]
+            block.size += len(event.text)
             return before + encode(event.text) + after
         return _SENDERS[type(event)](self, event)
 
@@ -72,8 +69,8 @@ class ChatWriter(msgspec.Struct):
         if type(delta) is events.ReasoningDelta:
             before, after, _ = self._reasoning_frames[delta.block]
         else:
-            before, after, pieces = self._text_frames[delta.block]
-            pieces += texts
+            before, after, block = self._text_frames[delta.block]
+            block.size += sum(map(len, texts))
         return before + (after + before).join(encode_strings(texts)) + after
 
     def _reasoning_delta(self, event: events.ReasoningDelta) -> bytes:
@@ -155,7 +152,7 @@ class ChatWriter(msgspec.Struct):
             if event.kind is events.REASONING:
                 self._reasoning_frames[event.block] = before, after, choice
             else:
-                self._text_frames[event.block] = before, after, block.text
+                self._text_frames[event.block] = before, after, block
             return out
         if choice.legacy:
             delta: JSONObject = {"function_call": {"name": event.tool.name, "arguments": ""}}
@@ -165,7 +162,7 @@ class ChatWriter(msgspec.Struct):
             delta = {"tool_calls": [{"index": number, **write_tool_call(event.tool, "")}]}
             head = b'{"tool_calls":[{"index":%d,"%b":{"%b":' % (number, member, text)
             before, after = self._split(index, head, b"}}]}")
-        self._text_frames[event.block] = before, after, block.text
+        self._text_frames[event.block] = before, after, block
         return out + self._chunk(index, delta)
 
     def _split(self, choice: int, before: bytes, after: bytes) -> tuple[bytes, bytes]:
@@ -179,8 +176,8 @@ class ChatWriter(msgspec.Struct):
             event.block
         )
         choice = self._choices[block.start.choice]
-        choice.cite(block.annotations, block.position, block.size())
-        details = choice.end_block(block.start.kind, block.size(), block.position, block.signature)
+        choice.cite(block.annotations, block.position, block.size)
+        details = choice.end_block(block.start.kind, block.size, block.position, block.signature)
         return self._chunk(block.start.choice, {"reasoning_details": details}) if details else b""
 
     def _annotations(self, index: int) -> bytes:
@@ -194,7 +191,7 @@ class ChatWriter(msgspec.Struct):
 
     def _failed(self, event: events.Failed) -> bytes:
         for block in self._blocks.values():
-            self._choices[block.start.choice].cite(block.annotations, block.position, block.size())
+            self._choices[block.start.choice].cite(block.annotations, block.position, block.size)
         return b"".join(map(self._annotations, self._choices)) + error_frame(event.error)
 
     def _logprobs(self, event: events.Logprobs) -> bytes:
