@@ -9,6 +9,10 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+from dragoman._wire.limits import LINES
+
+_EVENT = "one server-sent event"
+
 # One event. Images travel inside one event as base64, some megabytes each; Responses repeats the whole response
 # in its last event.
 MAX_EVENT_BYTES = 32 * 1024 * 1024
@@ -32,12 +36,13 @@ class FrameCutter:
         error: Why the stream cannot be read on, None while it can.
     """
 
-    __slots__ = ("_edge", "_held", "_idle_bytes", "_limit", "error", "held_bytes")
+    __slots__ = ("_edge", "_held", "_held_lines", "_idle_bytes", "_limit", "error", "held_bytes")
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._limit = max_event_bytes
         self._edge = b""  # the last bytes that came, for a blank line that is cut in two
         self._held: list[bytes] = []
+        self._held_lines = 0  # while something is held
         self._idle_bytes = 0  # without an event
         self.held_bytes = 0
         self.error: str | None = None
@@ -45,7 +50,7 @@ class FrameCutter:
     @property
     def too_long(self) -> str:
         """The error for an event with too many bytes."""
-        return f"one server-sent event has more than {self._limit} bytes"
+        return f"{_EVENT} has more than {self._limit} bytes"
 
     def receive_data(self, data: bytes) -> bytes:
         """Take bytes. Return everything up to the last blank line, and hold the rest. Check `error` after each call."""
@@ -62,14 +67,16 @@ class FrameCutter:
             whole = data[:end]
             if self._held:
                 whole = b"".join([*self._held, whole])
-                self._held, self.held_bytes = [], 0
+                self._held, self.held_bytes, self._held_lines = [], 0, 0
         if end < len(data):
             self._held.append(data[end:])
             self.held_bytes += len(data) - end
-            if (
-                self.held_bytes > self._limit + 1
-            ):  # the first line ending of the blank line may be held already
+            self._held_lines += count_lines(self._held[-1])
+            # The first line ending of the blank line may be held already.
+            if self.held_bytes > self._limit + 1:
                 self.error = self.too_long
+            elif self._held_lines > LINES.most:
+                self.error = LINES.message(f"more than {LINES.most}", _EVENT)
         if whole.rfind(b"data") >= 0:  # every event has this in it
             self._idle_bytes = 0
         else:
@@ -77,6 +84,17 @@ class FrameCutter:
             if self._idle_bytes > MAX_IDLE_BYTES:
                 self.error = f"more than {MAX_IDLE_BYTES} bytes without a server-sent event"
                 return b""
+        return whole if len(whole) <= LINES.most else self._with_few_lines(whole)
+
+    def _with_few_lines(self, whole: bytes) -> bytes:
+        """Return the frames before the first that has too many lines, which is the error. Each line is split off."""
+        position = 0
+        for frame in split_frames(whole) if count_lines(whole) > LINES.most else ():
+            lines = count_lines(frame)
+            if lines > LINES.most:
+                self.error = LINES.message(lines, _EVENT)
+                return whole[:position]
+            position += len(frame)
         return whole
 
     @property
@@ -94,6 +112,11 @@ class FrameCutter:
         self._held.clear()
         self.held_bytes = 0
         return held
+
+
+def count_lines(data: bytes) -> int:
+    """Return the number of line ends. CRLF counts for two."""
+    return data.count(b"\n") + data.count(b"\r")
 
 
 def split_frames(frames: bytes) -> list[bytes]:

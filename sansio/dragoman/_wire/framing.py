@@ -14,7 +14,8 @@ from typing import Protocol
 import msgspec
 
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.frame_cutter import MAX_EVENT_BYTES, MAX_IDLE_BYTES
+from dragoman._wire.frame_cutter import MAX_EVENT_BYTES, MAX_IDLE_BYTES, count_lines
+from dragoman._wire.limits import LINES
 from dragoman._wire.sse import Frame, encode_frames, parse_frames
 
 
@@ -92,6 +93,7 @@ class FrameDecoder:
         frames: list[Frame] = []  # also those before an error
         try:
             for frame in () if self.error is not None else self._reader.receive_data(data):
+                LINES.check(count_lines(frame.data), "", "one frame")
                 frames.append(frame)
         except RemoteProtocolError as error:
             self.error = error

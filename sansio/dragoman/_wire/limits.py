@@ -93,6 +93,12 @@ OPAQUE_VALUES = CountLimit(
 )
 REASONING_ENTRIES = CountLimit("reasoning entries", 10_000, "recorded messages have up to 50", "a message")
 EVENT_HEADERS = CountLimit("headers", 100, "Bedrock sends three", "a message of an AWS event stream")
+LINES = CountLimit(
+    "lines",
+    100_000,
+    "servers send one or two; one for each value of a JSON text is less",
+    "an event of a stream",
+)
 STOP_SEQUENCES = CountLimit(
     "stop sequences",
     64,
@@ -115,6 +121,7 @@ LIMITS = (
     ANNOTATIONS,
     OPAQUE_VALUES,
     EVENT_HEADERS,
+    LINES,
     REASONING_ENTRIES,
     STOP_SEQUENCES,
     STOP_CHARACTERS,

@@ -97,6 +97,13 @@ def test_a_frame_with_too_many_bytes_is_not_held() -> None:
     assert decoder.error.code == "event_too_large"
 
 
+def test_a_frame_with_too_many_lines_is_not_read() -> None:
+    decoder, good = FrameDecoder(LengthReader()), Frame(b"", b"1")
+    frames = [good, Frame(b"", b"\n" * 100_001), good]
+    assert decoder.receive_data(b"".join(map(LengthWriter().send, frames))) == b"data: 1\n\n"
+    assert str(decoder.error) == "one frame has 100001 lines; at most 100000 are accepted"
+
+
 def test_bytes_without_a_frame_have_a_limit_of_their_own() -> None:
     decoder = FrameDecoder(LengthReader())
     frame = LengthWriter().send(Frame(b"", bytes(MAX_IDLE_BYTES * 2)))

@@ -2,9 +2,12 @@
 
 import itertools
 
+import msgspec
 import pytest
 
+from dragoman._wire import frame_cutter
 from dragoman._wire.frame_cutter import FrameCutter, split_frames
+from dragoman._wire.limits import LINES
 from dragoman._wire.sse import Frame, parse_frames
 from dragoman.testing import chop
 
@@ -44,3 +47,23 @@ def test_held_bytes_can_be_replaced() -> None:
 def test_frames_without_a_last_blank_line_are_parsed_too() -> None:
     frames = parse_frames(b": x\n\ndata: 1\n\nevent: e\ndata: 2")
     assert list(frames) == [Frame(b"", b"1"), Frame(b"e", b"2")]
+
+
+@pytest.mark.parametrize("ending", [b"\n", b"\r"])
+def test_an_event_with_too_many_lines(ending: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frame_cutter, "LINES", msgspec.structs.replace(LINES, most=10))
+    good, blank = b"data: 1" + ending, ending * 2
+    data = good * 7 + blank + b"data" + ending * 2
+    for chunks in chop(data * 3):
+        cutter = FrameCutter()
+        assert b"".join(map(cutter.receive_data, chunks)) == data * 3, chunks
+        assert cutter.error is None
+    for chunks in chop(data + good * 13 + blank):
+        cutter, out = FrameCutter(), b""
+        for chunk in chunks:
+            out += cutter.receive_data(chunk)
+            if cutter.error is not None:
+                break
+        assert out == data, chunks
+        assert cutter.error is not None
+        assert "lines; at most 10 are accepted" in cutter.error
