@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 # Bytes of a response head, with the interim ones before it. h11's default is 16 KiB; some providers' policy and tracing
 # headers come close to that.
 MAX_HEAD = 64 * 1024
+# Its header lines. Servers send up to 60, with those of the CDN in front.
+MAX_FIELDS = 1000
 # Interim (1xx) responses before the final one. A server needs one or two; there must be an end.
 MAX_INTERIM = 16
 
@@ -151,6 +153,8 @@ class Http1Exchange(msgspec.Struct, eq=False):
             head = self._receive_by_h11(data)
         if self.received - (0 if head is None else len(head.leftover)) > MAX_HEAD:
             raise FramingError(f"the response head is larger than {MAX_HEAD // 1024} KiB")
+        if head is not None and len(head.headers) > MAX_FIELDS:
+            raise FramingError(f"the response head has more than {MAX_FIELDS} header lines")
         return head
 
     def _receive_by_h11(self, data: bytes) -> ResponseHead | None:

@@ -154,6 +154,20 @@ def test_an_invalid_head_is_refused_without_quoting_it() -> None:
         assert error.__cause__ is None, name
 
 
+@pytest.mark.parametrize("cut", [1, 100_000])
+def test_header_lines_of_a_response(cut: int) -> None:
+    for count in (1000, 1001):
+        data = b"HTTP/1.1 200 OK\r\n" + b"x-a: 1\r\n" * count + b"\r\n"
+        exchange, head, error = Http1Exchange("POST"), None, None
+        try:
+            for start in range(0, len(data), cut):
+                head = exchange.receive_data(data[start : start + cut])
+        except FramingError as raised:
+            error = str(raised)
+        expected = None if count == 1000 else "the response head has more than 1000 header lines"
+        assert (head is None, error) == (expected is not None, expected)
+
+
 @pytest.mark.parametrize("first", [b"", b"HTTP/1.1 100 Continue\r\n\r\n"])
 @pytest.mark.parametrize(
     "line", [b"", b"content-length: 2\r\nconnection: keep-alive, x\r\n"]
