@@ -15,42 +15,63 @@ from dragoman_server.platform.changes import Changes, Flag
 MANY = 4
 
 
+class Turn(Flag):
+    """The turn of a task, set when it may begin."""
+
+    __slots__ = ("connection",)
+
+    def __init__(self, connection: object, changes: Changes | None) -> None:
+        super().__init__(changes)
+        self.connection = connection
+
+
 class StartQueue:
     """The order in which tasks begin, each with the turn that `enter` has returned for it.
 
     A task that begins makes room for the next one, which is woken then and so runs in the next turn of the event loop.
+    Connections take turns, so that the many requests of one do not delay the next one of another.
     """
 
     __slots__ = ("_called", "_waiting")
 
     def __init__(self) -> None:
         self._called = 0  # they may begin, and have not yet
-        self._waiting: OrderedDict[Flag, None] = OrderedDict()
+        self._waiting: OrderedDict[object, dict[Turn, None]] = OrderedDict()  # by connection
 
-    def enter(self, changes: Changes) -> Flag | None:
+    def enter(self, connection: object, changes: Changes | None = None) -> Turn | None:
         """Return what a task has to wait for before it begins, None if it may begin at once. begin() has to follow.
 
-        changes: in which its turn is noted.
+        changes: in which its turn is noted, if it waits for others there, too.
         """
         if self._called < MANY:
             self._called += 1
             return None
-        turn = Flag(changes)
-        self._waiting[turn] = None
+        turn = Turn(connection, changes)
+        self._waiting.setdefault(connection, {})[turn] = None
         return turn
 
-    async def wait(self, turn: Flag) -> None:
+    async def wait(self, turn: Turn) -> None:
         """Wait until the task may begin."""
         if turn.is_set:  # in the turn of the event loop that runs now
             await anyio.lowlevel.checkpoint()
         else:
             await turn.wait()
 
-    def begin(self, turn: Flag | None) -> None:
+    def begin(self, turn: Turn | None) -> None:
         """Note that the task begins, or that it never will, because it was cancelled."""
         if turn is not None and not turn.is_set:
-            del self._waiting[turn]
+            self._remove(turn)
         elif self._waiting:
-            self._waiting.popitem(last=False)[0].set()
+            connection, turns = next(iter(self._waiting.items()))
+            following = next(iter(turns))
+            self._waiting.move_to_end(connection)
+            self._remove(following)
+            following.set()
         else:
             self._called -= 1
+
+    def _remove(self, turn: Turn) -> None:
+        turns = self._waiting[turn.connection]
+        del turns[turn]
+        if not turns:
+            del self._waiting[turn.connection]

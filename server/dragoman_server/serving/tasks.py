@@ -12,8 +12,8 @@ from anyio import TaskHandle
 from starlette.types import ASGIApp, Message
 
 from dragoman_server.platform.cancellation import RestOfTask
-from dragoman_server.platform.changes import Changes, Flag, futures_of_task
-from dragoman_server.platform.start_queue import StartQueue
+from dragoman_server.platform.changes import Changes, futures_of_task
+from dragoman_server.platform.start_queue import StartQueue, Turn
 
 _log = logging.getLogger("dragoman.http")
 
@@ -171,7 +171,7 @@ _LAST_S = 1.0
 Request: TypeAlias = anyio.CancelScope | TaskHandle[None]
 
 # What serves a request, its ASGI scope, what it receives, what takes what it sends, and its turn.
-_Work: TypeAlias = tuple[ASGIApp, Any, AppEvents, AppSend, Flag | None]
+_Work: TypeAlias = tuple[ASGIApp, Any, AppEvents, AppSend, Turn | None]
 
 
 class AppTasks:
@@ -197,9 +197,10 @@ class AppTasks:
 
     def start(self, app: ASGIApp, scope: Any, events: AppEvents, send: AppSend) -> None:
         """Run an application for a request, in its turn."""
-        turn = self._starts.enter(self._changes)
+        has_task = self._waits and self._next is None
+        turn = self._starts.enter(self, self._changes if has_task else None)
         work = (app, scope, events, send, turn)
-        if self._waits and self._next is None:
+        if has_task:
             self._next = work
             if turn is None:
                 self._changes.note()

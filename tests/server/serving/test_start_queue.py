@@ -58,6 +58,25 @@ async def test_other_tasks_run_between_the_requests_of_a_burst(earlier_requests:
     assert [number // MANY for number in burst.begun] == [number // MANY for number in BURST]
 
 
+@pytest.mark.promise("S11")
+@pytest.mark.parametrize("earlier_requests", [0, 1])
+async def test_many_requests_of_one_connection_do_not_delay_those_of_others(earlier_requests: int) -> None:
+    burst = Burst()
+    async with anyio.create_task_group() as tasks:
+        first, *others = [burst.connect(tasks) for _ in range(MANY)]
+        for _ in range(earlier_requests):
+            burst.start([first, *others])
+            await anyio.sleep(1)
+        burst.begun.clear()
+        burst.start([*[first] * 100, *others])
+        await anyio.sleep(1)
+        for connection in (first, *others):
+            connection.end()
+    assert sorted(burst.begun) == list(range(100 + len(others)))
+    # trio shuffles the tasks of one turn.
+    assert max(burst.begun.index(100 + number) for number in range(len(others))) < 3 * MANY
+
+
 @pytest.mark.parametrize("earlier_requests", [0, 1])
 @pytest.mark.parametrize("turn", range(4))
 async def test_a_request_that_is_cancelled_before_it_begins_holds_up_no_other(
