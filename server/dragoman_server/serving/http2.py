@@ -53,9 +53,6 @@ MIN_STREAM_BUFFER = 4 * 1024
 MAX_FRAME = 16 * 1024
 # Bytes framed before one write.
 _WRITE_SIZE = 64 * 1024
-# The bytes, or the requests, that are handled before other tasks run. For the bytes see also MAX_EXCESS.
-_READ_SIZE = 4 * 1024
-_READ_REQUESTS = 16
 
 # Seconds for a client to read the last frames of a connection that we end.
 _LAST_FRAMES_S = 1.0
@@ -96,7 +93,6 @@ class HTTP2:
     def __init__(self, transport: "Connection") -> None:
         self.transport = transport
         self.connection = HTTP2Connection(MAX_STREAMS, MAX_HEAD_BYTES, anyio.current_time())
-        self._requests = 0  # so far
         self._streams: dict[int, _Stream] = {}
         self._running = 0  # applications; one may need a while to end after its stream is closed
         # Streams that have something to send, in the order of their turns. A client's priorities are ignored: RFC 9113,
@@ -116,13 +112,12 @@ class HTTP2:
     # Called by the connection.
 
     async def data_received(self, data: bytes) -> None:
-        view = memoryview(data)
-        for start in range(0, len(view), _READ_SIZE):
-            if start:
-                await anyio.lowlevel.checkpoint()
-            if self._closed or self._ending:
+        while not (self._closed or self._ending):
+            await self._receive(data)
+            if not self.connection.has_more:
                 return
-            await self._receive(view[start : start + _READ_SIZE])
+            data = b""
+            await anyio.lowlevel.checkpoint()
 
     async def connection_lost(self) -> None:
         self._closed = True
@@ -149,7 +144,7 @@ class HTTP2:
 
     # What the client sends.
 
-    async def _receive(self, data: memoryview) -> None:
+    async def _receive(self, data: bytes) -> None:
         try:
             for event in self.connection.receive(data, anyio.current_time()):
                 await self._handle_event(event)
@@ -222,9 +217,6 @@ class HTTP2:
         self._running += 1
         self.transport.set_idle(False)
         stream.asgi.begin(StreamRequest(_as_http1(headers), "2", method.decode("ascii"), path))
-        self._requests += 1
-        if not self._requests % _READ_REQUESTS:
-            await anyio.lowlevel.checkpoint()
 
     async def _receive_body(self, event: events.DataReceived) -> None:
         size = len(event.data)

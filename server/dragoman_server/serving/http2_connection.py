@@ -2,8 +2,8 @@
 the connection.
 
 h2 passes each frame to `_receive_frame`, so frames are counted and errors handled there. Most checks are h2's; this
-module adds the missing ones. That method is private, and so is where h2 keeps unsent frames, so pyproject.toml pins h2
-to a minor version.
+module adds the missing ones. That method is private, and so is where h2 keeps bytes and unsent frames, so
+pyproject.toml pins h2 to a minor version.
 """
 
 from h2.config import H2Configuration
@@ -11,6 +11,7 @@ from h2.connection import ConnectionState, H2Connection
 from h2.errors import ErrorCodes
 from h2.events import Event, StreamReset
 from h2.exceptions import DenialOfServiceError, FlowControlError, ProtocolError
+from h2.frame_buffer import FrameBuffer
 from h2.settings import SettingCodes, Settings
 from hpack.exceptions import HPACKError
 from hyperframe import frame as frames
@@ -22,9 +23,13 @@ from dragoman_server.serving.frame_rate import CONTROL_FRAMES, SMALL_DATA, Frame
 STREAM_WINDOW = 256 * 1024
 CONNECTION_WINDOW = 1024 * 1024
 
-# Streams above the limit that a call of receive() may open. The smallest HEADERS frames have ten bytes, so this is
-# enough for calls with 5 KiB.
+# Streams above the limit that are events too, for the caller to refuse.
 MAX_EXCESS = 512
+
+# Bytes of the frames that one call of receive() handles, and what the smallest counts: ten bytes can be a request,
+# which takes some 300 microseconds, or a millisecond with many fields.
+_READ_SIZE = 4 * 1024
+_FRAME = 1024
 
 # Bytes that are framed and not written yet. Bodies are framed when there is room, so these are heads, and responses to
 # control frames: 128 streams make some 100 KiB. A client with more sends requests and does not read.
@@ -98,13 +103,20 @@ class HTTP2Connection(H2Connection):
         # A list that is a little too large gets a 431; one that is far too large ends the connection,
         # because the decoder stops within it and what follows cannot be read (CVE-2016-6581).
         self.decoder.max_header_list_size = 2 * max_header_bytes
+        self.incoming_buffer = self._frames = _FrameBuffer(2 * max_header_bytes)
+
+    @property
+    def has_more(self) -> bool:
+        """There may be frames in the bytes so far: receive() is to be called again, without bytes."""
+        return self._frames.left <= 0
 
     def receive(self, data: bytes | memoryview, now: float) -> list[Event]:
-        """Parse bytes into events. now: seconds of a monotonic clock.
+        """Parse bytes into the events of a few frames, see has_more. now: seconds of a monotonic clock.
 
         Raises ProtocolError if the connection has to end; then the GOAWAY is in data_to_send().
         """
         self._now = now
+        self._frames.left = _READ_SIZE
         try:
             return self.receive_data(data)
         except ProtocolError as error:
@@ -153,10 +165,6 @@ class HTTP2Connection(H2Connection):
             isinstance(frame, frames.DataFrame) and ("END_STREAM" in frame.flags or len(frame.data) >= small)
         ):
             self._count(*_RATES.get(type(frame), ("", None)))
-        if isinstance(frame, frames.HeadersFrame) and len(frame.data) > self.decoder.max_header_list_size:
-            # Before it is decoded, because the decoder does not count what adds nothing to the list, such as a change
-            # of the table's size, and a megabyte of that takes a second.
-            raise DenialOfServiceError("a header list is too large")
         if isinstance(frame, frames.PriorityFrame):
             return []  # deprecated, and advisory ever since (RFC 9113, 5.3.2)
         if isinstance(frame, frames.GoAwayFrame) and frame.error_code == ErrorCodes.NO_ERROR:
@@ -218,6 +226,39 @@ class HTTP2Connection(H2Connection):
             self.acknowledge_received_data(frame.flow_controlled_length, stream_id)
         self.reset_stream(stream_id, ErrorCodes.PROTOCOL_ERROR)
         return [StreamReset(stream_id=stream_id, error_code=ErrorCodes.PROTOCOL_ERROR, remote_reset=False)]
+
+
+class _FrameBuffer(FrameBuffer):
+    """h2's buffer of received bytes, whose frames are taken until `left` bytes are.
+
+    max_block: bytes of a compressed header list.
+    """
+
+    def __init__(self, max_block: int) -> None:
+        super().__init__(server=True)
+        self.left = 0
+        self._max_block = max_block
+
+    def __next__(self) -> frames.Frame:
+        if self.left <= 0:
+            raise StopIteration
+        if len(self._data) >= 9:
+            length = int.from_bytes(self._data[:3])
+            # h2 4.4 frame_buffer.py:158 waits for all of a frame before it compares its length, up to 16 MiB.
+            self._validate_frame_length(length)
+            if len(self._data) >= 9 + length:
+                self.left -= max(length, _FRAME)
+        return super().__next__()
+
+    def _update_header_buffer(self, f: frames.Frame | None) -> frames.Frame | None:
+        # Before it is decoded, because the decoder does not count what adds nothing to the list, such as a change of
+        # the table's size, and a megabyte of that takes a second.
+        if (
+            isinstance(f, frames.HeadersFrame | frames.ContinuationFrame)
+            and len(f.data) + sum(len(part.data) for part in self._headers_buffer) > self._max_block
+        ):
+            raise DenialOfServiceError("a header list is too large")
+        return super()._update_header_buffer(f)
 
 
 def _keep_known_settings(frame: frames.SettingsFrame) -> None:

@@ -10,7 +10,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 from h2.errors import ErrorCodes
-from h2.exceptions import DenialOfServiceError
+from h2.events import RequestReceived
+from h2.exceptions import DenialOfServiceError, ProtocolError
 from h2.settings import SettingCodes
 from h2_client import (
     MAX_WINDOW,
@@ -528,6 +529,8 @@ def receive(connection: HTTP2Connection, now: float, *frames: Frame | bytes) -> 
     connection.receive(
         b"".join(each if isinstance(each, bytes) else each.serialize() for each in frames), now
     )
+    while connection.has_more:
+        connection.receive(b"", now)
     connection.data_to_send()
 
 
@@ -617,8 +620,42 @@ def test_responses_that_are_not_read_are_bounded() -> None:
     connection, _ = counting()
     with pytest.raises(DenialOfServiceError):  # noqa: PT012
         for second in range(10_000):
-            connection.receive(ping().serialize() * 100, second)
-            assert connection.unsent <= MAX_UNSENT + 17
+            for _ in range(100):
+                connection.receive(ping().serialize(), second)
+                assert connection.unsent <= MAX_UNSENT + 17
+
+
+@pytest.mark.promise("S11")
+def test_other_tasks_run_between_the_requests_of_a_read() -> None:
+    """The smallest have ten bytes, and each costs as much as a larger one."""
+    connection, client = counting()
+    data = b"".join(client.request(2 * number + 1).serialize() for number in range(64))
+    ids: list[int] = []
+    while not ids or connection.has_more:
+        requests = [event for event in connection.receive(data, 0.0) if isinstance(event, RequestReceived)]
+        assert len(requests) <= 4
+        ids += [event.stream_id for event in requests]
+        data = b""
+    assert ids == list(range(1, 128, 2))
+
+
+@pytest.mark.promise("S11")
+@pytest.mark.parametrize(
+    ("frames", "error"),
+    [
+        ([b"\xff\xff\xff\0\0\0\0\0\1"], "FRAME_SIZE_ERROR"),
+        ([b"\0\x40\1\1\0\0\0\0\1"], "FRAME_SIZE_ERROR"),
+        ([raw(1, 0, 1, bytes(16384)), *[raw(9, 0, 1, bytes(16384))] * 8], "ENHANCE_YOUR_CALM"),
+    ],
+    ids=["a frame of 16 MiB", "a frame with a byte too many", "an incomplete list of headers"],
+)
+def test_what_is_too_large_is_refused_before_it_has_come(frames: list[bytes], error: str) -> None:
+    connection, _ = counting()
+    with pytest.raises(ProtocolError):
+        receive(connection, 0.0, *frames)
+    (found,) = frames_of(bytearray(connection.data_to_send()))
+    assert isinstance(found, GoAwayFrame)
+    assert code_of(found) == error
 
 
 def test_unknown_settings_are_not_kept() -> None:
