@@ -22,7 +22,7 @@ MAX_PLANTED = 5  # fields at once
 # Names that no protocol has: those that it has would mean something. `/` and `~` are escaped in pointers.
 NAMES = st.text(
     st.one_of(st.sampled_from("/~. \"\\'"), st.characters(exclude_categories=["Cs"])), max_size=12
-).map("x_".__add__)
+).map("zq_".__add__)
 SCALARS = st.one_of(st.booleans(), st.integers(-(2**53), 2**53), st.floats(-1e9, 1e9), st.text(max_size=8))
 VALUES = st.recursive(
     st.one_of(st.none(), SCALARS),

@@ -31,7 +31,7 @@ class ChatReader:
         self.closing = False  # something came that only comes at the end
         self.slots: dict[tuple[int, Any], Block] = {}
 
-    def chunk(self, chunk: dict[str, Any]) -> None:
+    def chunk(self, chunk: dict[str, Any], *members: str) -> None:
         error = chunk.get("error")
         if error:
             self.meaning.failure = self.meaning.failure or failure_of(chunk)
@@ -42,7 +42,8 @@ class ChatReader:
         for choice in choices:
             index = choice.get("index") or 0
             blocks = self.meaning.choices.setdefault(index, [])
-            self._message(index, blocks, choice.get("delta") or choice.get("message") or {})
+            first, second = members or ("delta", "message")
+            self._message(index, blocks, choice.get(first) or choice.get(second) or {})
             finish = choice.get("finish_reason")
             if index == 0:
                 # An empty finish_reason is null; the last real one wins.
@@ -163,5 +164,5 @@ def read_stream(stream: bytes) -> Meaning:
 
 def read_whole(body: dict[str, Any]) -> Meaning:
     reader = ChatReader()
-    reader.chunk(body)
+    reader.chunk(body, "message", "delta")
     return reader.close(done=True)

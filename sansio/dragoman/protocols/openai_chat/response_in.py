@@ -50,6 +50,7 @@ class ChatReader:
         self._ids = IdAllocator(context.id)
         self._choices: dict[int, ChoiceReader] = {}
         self._model = ""
+        self._is_whole = False
         self._started = False
         self._start_tier: str | None = None  # the service tier of the start
         self._ended = False
@@ -95,6 +96,7 @@ class ChatReader:
 
     def whole(self, body: JSONObject) -> list[Event]:
         """Return the events of a whole response."""
+        self._is_whole = True
         choices = body.get("choices")
         if (type(choices) is not list or not choices) and not has_error(body):
             raise unreadable_response("it has no choices")
@@ -204,15 +206,16 @@ class ChatReader:
             state = self._choices[index] = ChoiceReader(
                 index, f"/choices/{index}", self._ids, self._model, self._ledger
             )
-            if delta is None:
-                delta = choice.get("message")
+            # Perplexity's whole responses have an empty delta besides (recorded in June 2026).
+            if delta is None or self._is_whole:
+                delta = choice.get("message") or delta
         logprobs = choice.get("logprobs")
         is_usual = choice.keys() <= _USUAL_CHOICE
         if not is_usual or logprobs is not None:
             note_unread(choice, _CHOICE, state.path, self._ledger)
         start = len(out)
         if type(delta) is dict:
-            state.read_delta(delta, whole="delta" not in choice, out=out)
+            state.read_delta(delta, whole=self._is_whole or "delta" not in choice, out=out)
         elif delta is not None:
             raise unreadable_response(f"a delta is {kind_of(delta)}")
         if type(logprobs) is dict:
