@@ -166,13 +166,14 @@ _TEXT_PART_TYPES = frozenset(("output_text", "refusal", "text", None))
 class MessageItem(OutputItem):
     """A message, with one block for each content part."""
 
-    __slots__ = ("_opened", "annotations", "parts", "phase")
+    __slots__ = ("_opened", "annotations", "logprobs", "parts", "phase")
 
     def __init__(self, item: JSONObject, index: int, number: NextNumber, model: str, ledger: Ledger) -> None:
         super().__init__(item, index, number, model, ledger)
         self.phase = text_or_none(item.get("phase"))
         self.parts = _PartTexts()
-        self.annotations: dict[int, int] = {}
+        self.annotations: dict[int, int] = {}  # index of a part -> how many were emitted
+        self.logprobs: dict[int, int] = {}
         self._opened: _EmittedText | None = None  # the open part
 
     def open_pieces(self, block: int) -> list[str] | None:
@@ -190,12 +191,22 @@ class MessageItem(OutputItem):
         emitted = self._part(index, out, refusal)
         emitted.pieces.append(text)
         if logprobs:
-            _emit_logprobs(emitted.block, logprobs, out)
+            self._emit_logprobs(index, objects_in(logprobs), out)
         out.append(events.TextDelta(emitted.block, text))
 
-    def add_missing_text(self, index: int, text: JSON, out: list[Event], refusal: bool) -> None:
-        """Read the whole text of a part."""
+    def text_done(
+        self, index: int, text: JSON, out: list[Event], refusal: bool, logprobs: JSON = None
+    ) -> None:
+        """Read the whole text of a part. Of its log probabilities the deltas may have had the first."""
         self.add_text(index, self.parts.missing_text(index, text), out, refusal)
+        if logprobs:
+            self._emit_logprobs(index, objects_in(logprobs)[self.logprobs.get(index, 0) :], out)
+
+    def _emit_logprobs(self, index: int, tokens: list[JSONObject], out: list[Event]) -> None:
+        emitted = self.parts.get(index)
+        if tokens and emitted is not None and not emitted.ended:
+            self.logprobs[index] = self.logprobs.get(index, 0) + len(tokens)
+            out.append(events.Logprobs(emitted.block, [*tokens]))
 
     def add_annotation(self, index: int, annotation: JSONObject, out: list[Event]) -> None:
         emitted = self.parts.get(index)
@@ -217,13 +228,10 @@ class MessageItem(OutputItem):
 
     def part_done(self, index: int, part: JSONObject, out: list[Event]) -> None:
         """Read a finished part. Its block stays open, because only the finished item shows if the model was cut off."""
-        is_new = index not in self.parts
-        self.add_missing_text(index, _part_text(part), out, part.get("type") == "refusal")
+        self.text_done(index, _part_text(part), out, part.get("type") == "refusal", part.get("logprobs"))
         emitted = self.parts.get(index)
         if emitted is None or emitted.ended:
             return
-        if is_new:
-            _emit_logprobs(emitted.block, part.get("logprobs"), out)
         for annotation in objects_in(part.get("annotations"))[self.annotations.get(index, 0) :]:
             self.add_annotation(index, annotation, out)
 
@@ -266,12 +274,6 @@ class MessageItem(OutputItem):
 
 def _part_text(part: JSONObject) -> JSON:
     return part.get("refusal" if part.get("type") == "refusal" else "text")
-
-
-def _emit_logprobs(block: int, value: JSON, out: list[Event]) -> None:
-    tokens: list[JSON] = [*objects_in(value)]
-    if tokens:
-        out.append(events.Logprobs(block, tokens))
 
 
 class ReasoningItem(OutputItem):

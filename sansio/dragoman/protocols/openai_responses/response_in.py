@@ -273,7 +273,8 @@ class ResponsesReader:
         if isinstance(item, MessageItem):
             refusal = "refusal" in event["type"]
             text = event.get("refusal" if refusal else "text")
-            item.add_missing_text(item.parts.resolve_index(_index(event)), text, out, refusal)
+            index = item.parts.resolve_index(_index(event))
+            item.text_done(index, text, out, refusal, event.get("logprobs"))
 
     def on_part_done(self, event: JSONObject, out: list[Event]) -> None:
         item, part = self._item_of(event), event.get("part")
