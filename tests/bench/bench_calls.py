@@ -20,6 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "server" / "serving"))
 
 import test_calls
 
+from dragoman_server.platform.clock import event_loop
+
 # Layers with fewer calls than these, for an event and for a request, are one line.
 FEW = (1, 10)
 
@@ -78,8 +80,7 @@ def main() -> None:
         backend,
         partial(test_calls.drive, counter),
         {},
-        backend=backend,
-        backend_options={"use_uvloop": True} if arguments.loop == "uvloop" else {},
+        **event_loop(arguments.loop),
     )
     repeats = (test_calls.EVENTS, test_calls.REQUESTS)
     layers: dict[str, list[float]] = {}  # calls and bytecodes of an event, calls and bytecodes of a request

@@ -7,8 +7,29 @@ import asyncio
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 from dragoman_server.platform.changes import loop_of_task
+
+
+def event_loop(backend: str) -> dict[str, Any]:
+    """Return the arguments with which anyio.run() runs an event loop, by its name in the settings."""
+    if backend != "trio":
+        return {"backend": "asyncio", "backend_options": {"use_uvloop": backend == "uvloop"}}
+    import trio
+
+    class MonotonicClock(trio.abc.Clock):
+        """Trio's own clock takes a call of Python each time, which is at each turn of its scheduler as well."""
+
+        current_time = staticmethod(time.monotonic)
+
+        def start_clock(self) -> None:
+            """It runs already."""
+
+        def deadline_to_sleep_time(self, deadline: float) -> float:
+            return deadline - time.monotonic()
+
+    return {"backend": "trio", "backend_options": {"clock": MonotonicClock()}}
 
 
 def event_loop_clock() -> Callable[[], float]:

@@ -32,6 +32,7 @@ from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.config.reload import ConfigReloader, Reload, SettingsRefused
 from dragoman_server.feed.workers import feed_directory
 from dragoman_server.log import capture_foreign_logs, configure_logging
+from dragoman_server.platform.clock import event_loop
 from dragoman_server.serving.connection import WorkerContext
 from dragoman_server.serving.exit_timer import ExitTimer
 from dragoman_server.serving.file_limit import raise_file_limit
@@ -454,10 +455,7 @@ def _run_worker(
         exit_timer.within(SHUTDOWN_S)  # nothing is left to wait for but threads
 
     try:
-        if settings.server.backend == "trio":
-            anyio.run(main, backend="trio")
-        else:
-            anyio.run(main, backend_options={"use_uvloop": settings.server.backend == "uvloop"})
+        anyio.run(main, **event_loop(settings.server.backend))
     except (Exception, BaseExceptionGroup) as error:
         refusal = _startup_error(error)
         if refusal is None:

@@ -26,6 +26,7 @@ import anyio.to_thread
 import pytest
 
 from dragoman_server.app import create_app
+from dragoman_server.platform.clock import event_loop
 from dragoman_server.serving.run import _Worker
 from dragoman_server.serving.signals import SignalMeanings
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
@@ -229,7 +230,7 @@ def test_calls_of_an_event_and_of_a_request(
         caplog.set_level(logging.WARNING, name)
     # Not in the event loop of pytest's plugin, because that is trio's guest mode, which adds calls.
     assert threading.current_thread() is threading.main_thread()
-    event, whole = anyio.run(serve, backend, partial(drive, Counter()), more, backend=backend)
+    event, whole = anyio.run(serve, backend, partial(drive, Counter()), more, **event_loop(backend))
     of_event, of_request = BOUNDS[backend]
     of_request += WITH_METRICS if more else 0
     assert event <= of_event, f"{event:.1f} calls for each event"
@@ -247,7 +248,7 @@ class FeedCalls(Counter):
 @pytest.mark.parametrize("more", [{}, METRICS], ids=["plain", "metrics"])
 @pytest.mark.parametrize("backend", BOUNDS)
 def test_nobody_reads_the_feed_so_it_takes_no_call(backend: str, more: dict[str, Any]) -> None:
-    calls = anyio.run(serve, backend, partial(drive, FeedCalls()), more, backend=backend)
+    calls = anyio.run(serve, backend, partial(drive, FeedCalls()), more, **event_loop(backend))
     assert calls == (0, 0)
 
 
@@ -271,7 +272,10 @@ def test_a_reader_of_the_feed_adds_few_calls_to_a_request(
     monkeypatch.setattr("dragoman_server.feed.feed.GATHER_S", 60.0)
     # The fewest of some, because a busy machine has the event loop look at its timers more often.
     without, with_one = [
-        min(anyio.run(serve, backend, partial(work, Counter()), {}, backend=backend)[1] for _ in range(3))
+        min(
+            anyio.run(serve, backend, partial(work, Counter()), {}, **event_loop(backend))[1]
+            for _ in range(3)
+        )
         for work in (drive, drive_with_reader)
     ]
     assert without < with_one <= without + READ[backend]
@@ -304,5 +308,5 @@ def test_a_request_takes_the_steps_that_the_page_names_in_their_order(
     keys = (ClientKey(name="red", hash=hash_client_key(KEY, SECRET)),) if "keys" in only else ()
     walked, key = Walk(names), KEY if keys else ""
     work = partial(walk, walked, path, "stream" in only, key)
-    anyio.run(serve, backend, work, {"secret": SECRET}, keys, backend=backend)
+    anyio.run(serve, backend, work, {"secret": SECRET}, keys, **event_loop(backend))
     assert list(walked.called) == [name for _, name in steps]
