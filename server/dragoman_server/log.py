@@ -169,10 +169,10 @@ def _only_handler() -> "_Handler | None":
     parent = REQUESTS.parent
     if parent is None or parent.propagate or not REQUESTS.propagate or REQUESTS.handlers or REQUESTS.filters:
         return None
-    match parent.handlers:
-        case [_Handler(filters=[], level=0, formatter=JSONFormatter() | TextFormatter()) as only]:
-            return only
-    return None
+    only = parent.handlers[0] if len(parent.handlers) == 1 else None
+    if type(only) is not _Handler or only.filters or only.level:
+        return None
+    return only if type(only.formatter) in (JSONFormatter, TextFormatter) else None
 
 
 def log_decision(id: str, text: str, *args: object) -> None:

@@ -77,10 +77,11 @@ class EventOrderChecker(msgspec.Struct):
     def check(self, *following: Event) -> None:
         """Accept events in their order, or raise the exception for one, which changes nothing."""
         for event in following:
-            rules, kind = _RULES[self.state], type(event)
-            if kind not in rules:
-                raise self.error(f"{kind.__name__} is not allowed while the response is {self.state.value}")
-            rule = rules[kind]
+            try:
+                rule = _RULES[self.state][type(event)]
+            except KeyError:
+                kind, state = type(event).__name__, self.state.value
+                raise self.error(f"{kind} is not allowed while the response is {state}") from None
             if rule is not None:
                 rule(self, event)
 

@@ -132,14 +132,13 @@ class HTTP1:
         close = [(b"connection", b"close")] if is_last else []
         self._begun = self._response.begin(status, [*headers, *close, date_header()])
 
-    async def send_data(self, stream_id: int, data: bytes, *, is_last: bool = False) -> None:
+    def send_data(self, stream_id: int, data: bytes, *, is_last: bool = False) -> Awaitable[None]:
         before = after = b""
         if self._response.has_begun:  # else these are frames, behind a 101
             before, after = self._response.around(len(data), is_last=is_last)
         if len(data) > _LARGE_BYTES:
-            await self._write(before, data, after)
-        else:
-            await self._write(before + data + after)
+            return self._write(before, data, after)
+        return self._write(before + data + after)
 
     async def close_stream(self, stream_id: int) -> None:
         if self._begun:

@@ -6,6 +6,8 @@ kind of delta changes, and leaves tool calls to `ToolCallReader`. A whole messag
 
 from __future__ import annotations
 
+from itertools import repeat
+
 import msgspec
 
 from dragoman._ir import events
@@ -71,8 +73,8 @@ class ChoiceReader(msgspec.Struct):
     _ledger: Ledger
     kind: BlockKind | None = None
     block: int = -1
-    calls: ToolCallReader = msgspec.field(default_factory=lambda: _NO_CALLS)
-    reasoning: ReasoningFields = msgspec.field(default_factory=lambda: _NO_REASONING)
+    calls: ToolCallReader = msgspec.field(default_factory=repeat(_NO_CALLS).__next__)
+    reasoning: ReasoningFields = msgspec.field(default_factory=repeat(_NO_REASONING).__next__)
     finish_reason: str | None = None
     sequence: str | None = None
     _pending_citations: list[tuple[JSONObject, str]] = []  # with their path, until there is text
