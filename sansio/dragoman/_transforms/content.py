@@ -30,8 +30,6 @@ def fit_cache_marks(request: Request, context: PassContext) -> Request:
     """
     nodes: list[Any] = [*request.tools, *context.contents.parts]
     options = request.params.get("prompt_cache_options")
-    if not nodes and options is None:
-        return request
     upstream, capabilities, ledger = context.upstream, context.capabilities, context.ledger
     find_form, limit = upstream.cache_mark_form, upstream.max_cache_marks
     form = None if find_form is None else find_form(capabilities)

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger
 from dragoman._ir.native import changed
 from dragoman._ir.request import Message, Part, Reasoning, Request, Role, Text, ToolCall, ToolResult
@@ -18,6 +19,8 @@ CacheKeySource: TypeAlias = Callable[[], str | None]
 # Call ids of a turn, as the client has them -> the reasoning that was cached for them.
 ReasoningLookup: TypeAlias = Callable[[tuple[str, ...]], Sequence[Reasoning] | None]
 
+_CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
+
 
 class Contents(msgspec.Struct, frozen=True):
     """What messages hold besides plain texts: passes look here for what concerns them, which is nothing nearly always.
@@ -27,8 +30,9 @@ class Contents(msgspec.Struct, frozen=True):
         parts: Their parts in the order of the prompt, those inside of results before the results, but for texts with
             neither a cache mark nor members of their own protocol.
         calls: The calls among them.
-        results: The results among them.
-        kinds: The classes of these parts, and Message if there are odd ones.
+        ids: The ids of all calls and results.
+        kinds: The classes of these parts, Message if there are odd ones, and CUSTOM if a call or a result is a custom
+            tool's.
         is_paired: The history needs no repair, see `history`: every call id is used once, the results of a turn's calls
             follow it directly, each call has one, and nothing is empty.
     """
@@ -36,8 +40,8 @@ class Contents(msgspec.Struct, frozen=True):
     odd: list[Message]
     parts: list[Part]
     calls: list[ToolCall]
-    results: list[ToolResult]
-    kinds: set[type]
+    ids: set[str]
+    kinds: set[type | ToolKind]
     is_paired: bool
 
 
@@ -46,10 +50,10 @@ def find_contents(messages: tuple[Message, ...]) -> Contents:
     odd: list[Message] = []
     parts: list[Part] = []
     calls: list[ToolCall] = []
-    results: list[ToolResult] = []
-    ids: set[str] = set()  # of turns' calls
-    waiting: set[str] = set()  # ids of calls without a result yet
-    answering, is_paired = False, True  # the first result has come
+    ids: list[str] = []  # of turns' calls
+    strays: list[str] = []  # ids of other calls, and of results without one
+    waiting: set[str] = set()  # ids of a turn's calls without a result yet
+    answering, is_paired, has_custom = False, True, False  # answering: the first result has come
     for message in messages:
         if message.plain_text and not waiting:
             continue  # as most are
@@ -67,19 +71,22 @@ def find_contents(messages: tuple[Message, ...]) -> Contents:
             elif type(part) is ToolCall:
                 parts.append(part)
                 calls.append(part)
+                if part.kind is _CUSTOM:
+                    has_custom = True
                 if is_turn:
-                    if part.call_id in ids:
-                        is_paired = False
-                    ids.add(part.call_id)
+                    ids.append(part.call_id)
                     waiting.add(part.call_id)
-                elif waiting:
-                    is_paired = False
+                else:
+                    strays.append(part.call_id)
+                    is_paired = is_paired and not waiting
             elif type(part) is ToolResult:
                 if not part.plain_text:
                     parts += find_contents((Message("user", part.parts),)).parts
                 parts.append(part)
-                results.append(part)
+                if part.kind is _CUSTOM:
+                    has_custom = True
                 if is_turn or part.call_id not in waiting:
+                    strays.append(part.call_id)
                     is_paired = False
                 waiting.discard(part.call_id)
                 answering = bool(waiting)
@@ -87,10 +94,15 @@ def find_contents(messages: tuple[Message, ...]) -> Contents:
                 parts.append(part)
                 if waiting and not is_turn:
                     is_paired = False
-    kinds = set(map(type, parts))
+    used_ids = set(ids)
+    is_paired = is_paired and not waiting and len(used_ids) == len(ids)
+    used_ids.update(strays)
+    kinds: set[type | ToolKind] = set(map(type, parts))
     if odd:
         kinds.add(Message)
-    return Contents(odd, parts, calls, results, kinds, is_paired and not waiting)
+    if has_custom:
+        kinds.add(_CUSTOM)
+    return Contents(odd, parts, calls, used_ids, kinds, is_paired)
 
 
 def map_parts(

@@ -12,7 +12,7 @@ from itertools import compress
 from operator import attrgetter
 from typing import Protocol, TypeAlias
 
-from dragoman._ir.events import EVENTS, BlockStarted, Event, ReasoningDelta, TextDelta
+from dragoman._ir.events import EVENTS, BlockStarted, Event, ReasoningDelta, TextDelta, ToolKind
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Media, Message, Reasoning, Request, ToolCall, ToolResult
 from dragoman._transforms.cache_key import add_cache_key
@@ -33,7 +33,7 @@ from dragoman._transforms.unsupported import drop_unsupported, fit_tool_settings
 from dragoman.codec import Capabilities, CheckInput, ProtocolSpec, ResponseContext
 
 # What a pass is about: a class of what messages hold (Contents.kinds), a field of Request, or a setting.
-Subject: TypeAlias = type | str
+Subject: TypeAlias = type | str | ToolKind
 
 
 def _never(capabilities: Capabilities) -> bool:

@@ -33,9 +33,9 @@ def fit_name(name: str, namespace: str | None, limits: ToolLimits) -> str:
     return hashed_name(full, full, limits)
 
 
-def fits_names(names: list[str], limits: ToolLimits) -> bool:
+def fits_names(names: Collection[str], limits: ToolLimits) -> bool:
     """True if `fit_name` changes none of some names without a namespace."""
-    if max(map(len, names)) > limits.max_name or _FORBIDDEN.search("".join(names)) is not None:
+    if max(map(len, names), default=0) > limits.max_name or _FORBIDDEN.search("".join(names)) is not None:
         return False
     return not (limits.letter_first and any(map(_NO_LETTER.match, names)))
 

@@ -18,7 +18,7 @@ from dragoman._ir.request import Request, ToolCall, ToolResult
 from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, McpServer, Tool, ToolChoice, ToolRef
 from dragoman._ir.undo import ToolOrigin
 from dragoman._transforms.freeform import custom_tool_as_function, wrap_input
-from dragoman._transforms.pass_context import PassContext, map_parts
+from dragoman._transforms.pass_context import Contents, PassContext, map_parts
 from dragoman._transforms.tool_names_and_ids import (
     fit_call_id,
     fit_name,
@@ -30,7 +30,7 @@ from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json_schema import inline_references
 
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
-_name, _namespace = attrgetter("name"), attrgetter("namespace")
+_namespace = attrgetter("namespace")
 
 
 def fit_tools(request: Request, context: PassContext) -> Request:
@@ -38,25 +38,22 @@ def fit_tools(request: Request, context: PassContext) -> Request:
 
     Raises RequestRefused (400) if the only tool, or the required one, cannot be sent.
     """
-    contents = context.contents
-    if not (request.tools or request.tool_choice) and contents.kinds.isdisjoint((ToolCall, ToolResult)):
-        return request
     _refuse_without_its_tool(request, context)
     request = _offer_allowed(request, context)
     if not context.capabilities.schema_references:
         request = _without_references(request, context.ledger)
-    fitter = _ToolFitter(context)
-    tools = request.tools
-    if tools and not fitter.accepts(tools):
+    fitter, tools = _ToolFitter(context), request.tools
+    declared = _names_of(tools)
+    kept = declared if fitter.accepts(tools, declared) else _NONE
+    if not kept:
         tools = tuple([fitter.tool(tool) for tool in tools])
-    parts: list[ToolCall | ToolResult] = [*contents.calls, *contents.results]
-    used_ids = frozenset([part.call_id for part in parts])
-    if not fitter.accepts_calls(contents.calls, parts, used_ids):
+        declared = _names_of(tools)
+    if not fitter.accepts_calls(context.contents, kept):
         request = map_parts(request, {ToolCall: fitter.call, ToolResult: fitter.result})
     choice = request.tool_choice
     if choice is not None and fitter.origins:
         choice = fitter.choice(choice)
-    declared = frozenset([tool.name for tool in tools if type(tool) is not HostedTool])
+    used_ids = frozenset(context.contents.ids)
     if declared or used_ids:
         context.undo = msgspec.structs.replace(
             context.undo, origins=fitter.origins, used_ids=used_ids, declared=declared
@@ -64,6 +61,13 @@ def fit_tools(request: Request, context: PassContext) -> Request:
     if choice is request.tool_choice and (tools is request.tools or all(map(is_, tools, request.tools))):
         return request  # as most are
     return msgspec.structs.replace(request, tools=tools, tool_choice=choice)
+
+
+_NONE: frozenset[str] = frozenset()
+
+
+def _names_of(tools: tuple[Tool, ...]) -> frozenset[str]:
+    return frozenset([tool.name for tool in tools if type(tool) is not HostedTool])
 
 
 def _refuse_without_its_tool(request: Request, context: PassContext) -> None:
@@ -170,30 +174,30 @@ class _ToolFitter:
         self.origins: dict[str, ToolOrigin] = {}
         self._sent_ids: dict[str, str] = {}  # the client's call id -> the id that is sent
 
-    def accepts(self, tools: tuple[Tool, ...]) -> bool:
+    def accepts(self, tools: tuple[Tool, ...], names: frozenset[str]) -> bool:
         """True if all tools are functions without namespaces whose names fit and differ, as nearly always."""
-        if not {FunctionTool}.issuperset(map(type, tools)) or not {None}.issuperset(map(_namespace, tools)):
-            return False
-        names: list[str] = list(map(_name, tools))
-        sent_names: dict[tuple[str | None, str], tuple[str, str | None]] = {
-            (None, name): (name, None) for name in names
-        }
-        if len(sent_names) < len(names) or not fits_names(names, self._limits):
-            return False
-        self._sent_names.update(sent_names)
-        self._used_names.update(sent_names)
-        return True
+        return (
+            len(names) == len(tools)
+            and {FunctionTool}.issuperset(map(type, tools))
+            and {None}.issuperset(map(_namespace, tools))
+            and fits_names(names, self._limits)
+        )
 
-    def accepts_calls(
-        self, calls: list[ToolCall], parts: list[ToolCall | ToolResult], ids: frozenset[str]
-    ) -> bool:
-        """True if all calls and results stay as they are, as nearly always. parts: both. ids: theirs."""
-        if self._functions or not fits_call_ids(ids, self._limits, self._call_id_form):
-            return False
-        if not self._custom and [part for part in parts if part.kind is _CUSTOM]:
-            return False
-        names = dict.fromkeys([(call.name, call.namespace) for call in calls])
-        return all(self._name(*name) == name for name in names)
+    def accepts_calls(self, contents: Contents, kept: frozenset[str]) -> bool:
+        """True if all calls and results stay as they are, as nearly always. kept: names of tools that stay, too."""
+        others = [call for call in contents.calls if call.namespace is not None or call.name not in kept]
+        fits = (
+            not self._functions
+            and (self._custom or _CUSTOM not in contents.kinds)
+            and fits_call_ids(contents.ids, self._limits, self._call_id_form)
+        )
+        if fits and not others:
+            return True
+        for name in kept:
+            self._name(name, None)
+        return fits and all(
+            self._name(call.name, call.namespace) == (call.name, call.namespace) for call in others
+        )
 
     def tool(self, tool: Tool) -> Tool:
         if type(tool) is HostedTool:
