@@ -86,22 +86,24 @@ def read_content(
         return (Text(content, path=path),) if content else ()
     if type(content) is not list:
         raise invalid_request(path, "Input should be a valid string or list")
-    if readers is None:
-        readers = _MESSAGE_READERS
+    if len(content) > len(block_paths):
+        block_paths = tuple([f"{path}/{index}" for index in range(len(content))])
     parts: list[Part] = []
-    known = len(block_paths)
-    for index, block in enumerate(content):
-        block_path = block_paths[index] if index < known else f"{path}/{index}"
-        if type(block) is not dict:
-            raise invalid_request(block_path, "Input should be an object")
-        kind = block.get("type")
-        if kind == "text" and len(block) == 2 and type(block.get("text")) is str:
-            parts.append(Text(block["text"], None, None, block_path, native=block))
+    index = 0  # enumerate() costs as much as to make a part
+    for block in content:
+        block_path = block_paths[index]
+        index += 1
+        kind = block.get("type") if type(block) is dict else None
+        if kind == "text" and len(block) == 2 and type(text := block.get("text")) is str:
+            parts.append(Text(text, None, None, block_path, native=block))
             continue
         if type(kind) is not str:
+            if type(block) is not dict:
+                raise invalid_request(block_path, "Input should be an object")
             raise wrong_type(f"{block_path}/type", STRING.name, kind)
-        reader = readers.get(kind)
-        if reader is not None and (part := reader(block, block_path, context)) is not None:
+        reader = (_MESSAGE_READERS if readers is None else readers).get(kind)
+        part = None if reader is None else reader(block, block_path, context)
+        if part is not None:
             parts.append(part)
         elif is_made_search(block):  # the search itself comes back in the wrapped signature next to it
             context.is_native = False
