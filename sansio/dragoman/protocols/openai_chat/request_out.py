@@ -114,19 +114,28 @@ class MessageWriter:
 
     def write(self, messages: Sequence[Message]) -> list[JSONObject]:
         """Return the wire messages of a conversation."""
-        out, run = self._out, list[Message]()
-        simple_roles = () if self._native else ("user", "assistant") if self._simple_turns else ("user",)
-        turns = [message.role == "assistant" for message in messages]
+        out = self._out
+        run: list[Message] = []
+        simple_turns, simple_others = self._simple_turns and not self._native, not self._native
+        turns: list[bool | None] = [message.role == "assistant" for message in messages]
+        turns.append(None)
+        after, number = turns[0], 0
         before: bool | None = None  # the message before is an assistant's, None if there is none
-        for message, is_turn, after in zip(messages, turns, [*turns[1:], None], strict=False):
-            role = message.role
-            if before is not is_turn and after is not is_turn and role in simple_roles:  # as nearly all are
+        for message in messages:
+            number += 1
+            is_turn, after = after, turns[number]
+            if (
+                before is not is_turn
+                and after is not is_turn
+                and (simple_turns if is_turn else simple_others and message.role == "user")
+            ):  # as nearly all are
+                simple: JSONObject | None
                 if message.plain_text:
-                    simple: JSONObject | None = {"role": role, "content": message.plain_text}
+                    simple = {"role": message.role, "content": message.plain_text}
                 elif is_turn:
                     simple = write_simple_turn((message,), self._writer)
                 else:
-                    simple = _simple_message(message, role)
+                    simple = _simple_message(message, "user")
                 if simple is not None:
                     self._started = True
                     out.append(simple)
