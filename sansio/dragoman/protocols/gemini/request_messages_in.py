@@ -93,7 +93,7 @@ class ConversationReader(msgspec.Struct):
         self._is_native, self._has_calls = False, False
         read: list[Part] = []
         for content, (at, _, part_paths) in contents:
-            self._read_parts(content["parts"], f"{at}/parts", part_paths, read)
+            self._read_parts(content["parts"], at, part_paths, read)
         return self._message("assistant", read, path, None, None)
 
     def content(self, content: JSON, path: str, part_paths: tuple[str, ...]) -> Message:
@@ -126,13 +126,13 @@ class ConversationReader(msgspec.Struct):
             raise wrong_type(f"{path}/parts", "an array of parts", parts)
         self._is_native, self._has_calls = True, False
         read: list[Part] = []
-        self._read_parts(listed, f"{path}/parts", part_paths, read)
+        self._read_parts(listed, path, part_paths, read)
         return self._message(role, read, path, content, shape)
 
     def _read_parts(self, parts: list[JSON], path: str, known: tuple[str, ...], read: list[Part]) -> None:
-        """Append what a list of parts says. known: the paths of its first parts."""
+        """Append what the parts of the content at a path say. known: the paths of the first ones."""
         for index, part in enumerate(parts):
-            at = known[index] if index < len(known) else f"{path}/{index}"
+            at = known[index] if index < len(known) else f"{path}/parts/{index}"
             if type(part) is not dict:
                 raise wrong_type(at, "a part", part)
             if len(part) == 1 and type(text := part.get("text")) is str:
@@ -148,9 +148,10 @@ class ConversationReader(msgspec.Struct):
             read += self._thoughts
             self._thoughts = []
         if role == "assistant" and len(read) > 1:
-            if any(type(part) is Text and part.native == _EMPTY for part in read):
-                self._is_native = False
-            read = _joined(read)
+            texts = [part for part in read if type(part) is Text]
+            if len(texts) > 1 or (texts and not texts[0].text):
+                self._is_native = self._is_native and all(part.native != _EMPTY for part in texts)
+                read = _joined(read)
         if self._is_native:
             return Message(role, tuple(read), path, native=content, shape=shape)
         return changed(Message(role, tuple(_foreign_first(read)), path, native=content, shape=shape))
@@ -174,7 +175,8 @@ class ConversationReader(msgspec.Struct):
                 )
                 self._is_native = False
             return signed
-        found = _READERS[kind](self, part, path) if kind in _READERS else None
+        reader = _READERS.get(kind)
+        found = None if reader is None else reader(self, part, path)
         if found is None:
             return (*signed, OpaquePart(NAME, kind, part, path, _render(kind, part[kind])))
         if type(found) is Reasoning:
@@ -239,9 +241,10 @@ class ConversationReader(msgspec.Struct):
         return ToolCall(call_id, name, text, _FUNCTION, None, None, path, native=part, shape=shape)
 
     def _result(self, part: JSONObject, path: str) -> Part:
-        found, shape, at = _usual(part, "functionResponse", "response"), None, f"{path}/functionResponse"
+        found, shape = _usual(part, "functionResponse", "response"), None
         media: list[JSONObject] = []
         if found is None:
+            at = f"{path}/functionResponse"
             result, shape = CHECKS.required(part, "functionResponse", path, OBJECT), shapes.RESULT_SHAPE
             rename(result)
             name, media = (
@@ -251,9 +254,11 @@ class ConversationReader(msgspec.Struct):
             found = CHECKS.optional(result, "id", at, STRING), name, CHECKS.object(result, "response", at)
         call_id, name, response = found
         text, failed = _result_text(response)
-        content: list[Text | Media | OpaquePart] = [Text(text, None, None, f"{at}/response")] if text else []
-        for index, inner in enumerate(media):
-            place = f"{at}/parts/{index}"
+        content: list[Text | Media | OpaquePart] = []
+        if text:
+            content.append(Text(text, None, None, f"{path}/functionResponse/response"))
+        for index, inner in enumerate(media) if media else ():
+            place = f"{path}/functionResponse/parts/{index}"
             kind = next(iter(inner), "part")
             opaque = OpaquePart(NAME, kind, inner, place, _render(kind, inner.get(kind)))
             content.append(self._media(inner, place) or opaque)
