@@ -19,7 +19,7 @@ from dragoman._ir.wrapped_signatures import Signer
 from dragoman._transforms.pass_context import CacheKeySource, PassContext, ReasoningLookup, find_contents
 from dragoman._transforms.pipeline import Passes
 from dragoman._wire.exceptions import RequestRefused
-from dragoman._wire.json import JSONObject, decode, decode_object, encode, too_deep
+from dragoman._wire.json import LONG_TEXT, JSONObject, decode, decode_object, encode, encode_long, too_deep
 from dragoman._wire.limits import MODEL_CHARACTERS, search
 from dragoman._wire.masking import Masker
 from dragoman._wire.splice import RequestHead, peek, splice_items, splice_member, splice_model
@@ -257,7 +257,7 @@ class RequestTranslator:
             del out[name]
         ledger.enforce(self._policy)
         return TranslatedRequest(
-            body=encode(out),
+            body=encode_long(out) if len(body) > LONG_TEXT else encode(out),
             request=received,
             losses=ledger,
             undo=context.undo,

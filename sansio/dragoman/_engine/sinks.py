@@ -12,11 +12,11 @@ from typing import ClassVar
 import msgspec
 
 from dragoman._engine.linearizer import Linearizer
-from dragoman._ir.assembly import Fold
+from dragoman._ir.assembly import AssembledBlock, Fold
 from dragoman._ir.events import Ended, Event, Failed, Started
 from dragoman._ir.fast_path import Delta, with_texts
 from dragoman._ir.losses import Ledger
-from dragoman._wire.json import JSONObject, encode
+from dragoman._wire.json import LONG_TEXT, JSONObject, encode, encode_long
 from dragoman.codec import ProtocolSpec, ResponseContext
 
 # What is larger is joined where it is written, because a caller does that elsewhere than in its event loop.
@@ -116,8 +116,10 @@ class WholeSink(Fold):
     body: JSONObject | None = None
 
     def end(self, event: Ended) -> None:
-        self.body = self._client.write_whole(self.response(), self._context, self._ledger)
-        self._out = encode(self.body)
+        response = self.response()
+        self.body = self._client.write_whole(response, self._context, self._ledger)
+        is_long = any(type(each) is AssembledBlock and len(each.text) > LONG_TEXT for each in response.blocks)
+        self._out = encode_long(self.body) if is_long else encode(self.body)
 
     def text_sender(self, delta: Delta) -> Callable[[list[str]], object]:
         return partial(self.send_texts, delta)

@@ -99,8 +99,8 @@ LONG_TEXT = 1024 * 1024
 
 
 def encode_long(value: JSON) -> bytes:
-    """Encode a value with long strings, which may be in its members, their elements, and so on to the fifth level."""
-    return encode(_with_long_strings_encoded(value, 5))
+    """Encode a value with long strings. They may be ten objects and arrays deep, as those of all protocols."""
+    return encode(_with_long_strings_encoded(value, 10))
 
 
 def _with_long_strings_encoded(value: JSON, levels: int) -> JSON:

@@ -154,7 +154,13 @@ def check_values(text: bytes) -> None:
     It comes before the text is decoded, because a decoder makes an object of each of them in one call, during which no
     other thread runs.
     """
-    if len(text) <= VALUES.most or sum(map(text.count, _MARKS)) <= VALUES.most:
+    if len(text) <= VALUES.most:
+        return
+    found = 0
+    for start in range(0, len(text), _PART):
+        for mark in _MARKS:
+            found += text.count(mark, start, start + _PART)
+    if found <= VALUES.most:
         return
     counted = (mark for mark in marks(text) if mark.group() in _MARKS)
     for count, _ in enumerate(counted, 1):

@@ -16,6 +16,7 @@ from starlette.types import Message, Receive, Scope
 
 from dragoman import RemoteProtocolError, RequestRefused
 from dragoman.jsontext import JSONObject
+from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.proxying.client_request import ClientDisconnected, ReceiveNow
 from dragoman_server.upstream.content_coding import CodingError, ContentDecoder, TooLarge, decoder_for
 
@@ -24,6 +25,9 @@ MAX_PARAMETERS = 100
 
 # Python parses no integer of thousands of digits, and no body has a length of twenty.
 _MAX_LENGTH_DIGITS = 20
+
+# So many parts of a body are some megabytes at most, which are joined in a few milliseconds.
+_FEW_PARTS = 64
 
 # A whole body may take `silence_s`, and a second for each 1024 bytes. GPRS is faster.
 _MIN_BYTES_PER_S = 1024
@@ -74,7 +78,9 @@ class BodyReader:
         parts = [await self.receive()]
         while self.has_more:
             parts.append(await self.receive())
-        return b"".join(parts)
+        if len(parts) <= _FEW_PARTS:
+            return b"".join(parts)
+        return await off_loop(sum(map(len, parts)), b"".join, parts)
 
     async def receive(self) -> bytes:
         """Return the next bytes; b"" at the end."""

@@ -143,7 +143,7 @@ def _text_of(field: str, raw: bytes) -> bytes:
         text = _plain(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return raw[:_MAX_BYTES]
-    return text.encode("utf-8", "surrogatepass")[:_MAX_BYTES]
+    return text[:_MAX_BYTES].encode("utf-8", "surrogatepass")[:_MAX_BYTES]
 
 
 def _plain(value: Any) -> str:

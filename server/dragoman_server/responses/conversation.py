@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 import msgspec
 
 from dragoman import RemoteProtocolError, RequestHead, RequestRefused, Signer
-from dragoman.jsontext import JSON, JSONObject, decode, encode, kind_of, search
+from dragoman.jsontext import JSON, JSONObject, decode, encode, encode_long, kind_of, search
 from dragoman_server.responses.stores.base import StoredItem, StoredResponse
 
 # Ids have letters, digits, underscores and dashes. OpenAI's have some 60 characters.
@@ -367,7 +367,7 @@ def to_stored_response(
     if not is_id(id) or not is_final(body) or type(output) is not list:
         return None
     start = len(conversation)
-    items = [_with_id(encode(item), start + index) for index, item in enumerate(output)]
+    items = [_with_id(encode_long(item), start + index) for index, item in enumerate(output)]
     stored = {**body, "output": [], "store": True, "previous_response_id": previous}
     return StoredResponse(str(id), owner, now, encode(stored), conversation, tuple(items))
 

@@ -7,6 +7,7 @@ import pytest
 from core.events import ERROR, STARTED, start_of
 from core.toy_protocol import HEARTBEAT, context_of, events_of, frame_of, toy
 
+from dragoman._engine import sinks
 from dragoman._engine.sinks import ClientSink, ListSink, WholeSink, client_sink
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse
 from dragoman._ir.events import ENDED, BlockEnded, BlockKind, Event, Failed, Stopped, StopReason, TextDelta
@@ -98,6 +99,17 @@ def test_a_document_comes_at_the_end() -> None:
     assert out == encode(sink.body)
     assert decode(out)["blocks"][0]["block"]["text"] == "hi"
     assert (sink.data_to_send(), sink.heartbeat) == (b"", b"")
+
+
+def test_a_long_text_in_a_document_is_encoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts: list[object] = []
+    monkeypatch.setattr(sinks, "LONG_TEXT", 1)
+    monkeypatch.setattr(sinks, "encode_long", lambda value: parts.append(value) or encode(value))
+    sink = WholeSink(ANY, context_of(), Ledger())
+    for event in HELLO:
+        sink.send(event)
+    assert sink.data_to_send() == encode(sink.body)
+    assert parts == [sink.body]
 
 
 def test_a_failure_gives_no_document() -> None:
