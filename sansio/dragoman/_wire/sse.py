@@ -9,6 +9,7 @@ through the rules of the HTML standard, 9.2.6.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -22,6 +23,7 @@ BOM = b"\xef\xbb\xbf"
 _BLANK_LINES = re.compile(rb"\n{3,}")
 # Every event has this in it.
 _DATA = b"data"
+_LARGE_BYTES = 1024 * 1024
 _CR = ord("\r")  # as a number, which `in` finds four times as fast as a byte
 
 
@@ -78,7 +80,8 @@ class SSEParser:
 
     def receive_raw_events(self, data: bytes) -> list[bytes]:
         """Take bytes, and return the raw events between blank lines, as receive_frames()."""
-        return self.receive_frames(data).split(b"\n\n")[:-1]
+        frames = self.receive_frames(data)
+        return frames.split(b"\n\n")[:-1] if len(frames) < _LARGE_BYTES else list(_raw_events(frames))
 
     def receive_frames(self, data: bytes) -> bytes:
         """Take bytes, and return the whole frames among them, with LF endings. Each ends with a blank line.
@@ -114,7 +117,7 @@ class SSEParser:
             self._give_up(self._cutter.error)
         if len(frames) > self._limit:
             position = 0
-            for raw_event in frames.split(b"\n\n"):
+            for raw_event in _raw_events(frames):
                 if len(raw_event.lstrip(b"\n")) > self._limit:
                     self._give_up(self._cutter.too_long)
                     frames = frames[:position]
@@ -146,6 +149,14 @@ class SSEParser:
         self.error = RemoteProtocolError(reason, status=502, code="event_too_large")
 
 
+def _raw_events(frames: bytes) -> Iterator[bytes]:
+    """Split frames one by one: another thread runs in between, because each may have megabytes."""
+    position = 0
+    while (end := frames.find(b"\n\n", position)) >= 0:
+        yield frames[position:end]
+        position = end + 2
+
+
 def with_lf(data: bytes) -> bytes:
     """Return the bytes with LF as the only line ending."""
     if _CR in data:
@@ -156,8 +167,8 @@ def with_lf(data: bytes) -> bytes:
 
 
 def parse_frames(data: bytes) -> Iterator[Frame]:
-    """Give the frames, also a last one that no blank line ends."""
-    parser = SSEParser()
+    """Give the frames, also a last one that no blank line ends. Of any size, because the data is limited already."""
+    parser = SSEParser(max_event_bytes=sys.maxsize)
     for raw_event in parser.receive_raw_events(data):
         if (frame := parse_raw_event(raw_event)) is not None:
             yield frame

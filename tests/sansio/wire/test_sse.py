@@ -5,9 +5,10 @@ from core.chop import PROPERTY, all_ways, cut_at, one_by_one, places
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman._wire import sse as _sse
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.frame_cutter import MAX_EVENT_BYTES, MAX_IDLE_BYTES
-from dragoman._wire.sse import Frame, SSEParser, encode_comment, encode_frame
+from dragoman._wire.sse import Frame, SSEParser, encode_comment, encode_frame, parse_frames
 
 BOM = b"\xef\xbb\xbf"
 
@@ -305,3 +306,15 @@ def test_what_is_cut_into_frames_ends_with_the_last_of_them(ended: bytes, blank:
             *frames, rest = parser.receive_frames(chunk).split(b"\n\n")
             assert rest == b""
             assert b"\n" not in frames
+
+
+def test_an_event_of_ours_may_be_larger_than_those_that_are_received() -> None:
+    data = b"x" * (MAX_EVENT_BYTES + 1)
+    assert list(parse_frames(encode_frame(data) * 2)) == [Frame(b"", data)] * 2
+
+
+def test_large_reads_are_split_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"\n: x\n\ndata: 1\n\n\ndata: 2\n\nda"
+    expected = SSEParser().receive_raw_events(data)
+    monkeypatch.setattr(_sse, "_LARGE_BYTES", 1)
+    assert SSEParser().receive_raw_events(data) == expected

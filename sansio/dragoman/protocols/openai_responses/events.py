@@ -7,6 +7,7 @@ not at all. A stored response begins before its upstream is called, so that a cl
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 
 import msgspec
@@ -90,7 +91,8 @@ class StoredEvents(StoredEventWriter):
         self.members = members
         self.final: JSONObject | None = None
         self._numbers = EventNumbers(first, members)
-        self._parser = SSEParser()
+        # The data is limited already, and a text may have more bytes where it is written than where it was read.
+        self._parser = SSEParser(max_event_bytes=sys.maxsize)
 
     @property
     def next(self) -> int:
