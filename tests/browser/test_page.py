@@ -465,6 +465,7 @@ EXPRESSIONS: list[tuple[str, str, object]] = [
     ("format.js", "[0, 59.2, 61, 3600].map(m.countdown)", ["0:00", "1:00", "1:01", "1:00:00"]),
     ("format.js", "[0, 0.00001, 0.0042, 0.5, 12].map(m.dollars)", ["$0", "$0.000010", "$0.00420", "$0.5000", "$12.00"]),
     ("format.js", """m.shellQuoted("it's")""", r"'it'\''s'"),
+    ("format.js", r"""m.shellQuoted("\x7f'; \x1b[201~\t\\n\r")""", r"$'\x7f\'; \x1b[201~\x09\\n\x0d'"),
 ]  # fmt: skip
 
 

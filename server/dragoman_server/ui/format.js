@@ -60,6 +60,13 @@ export function moment(time) {
   return time ? `${new Date(time).toLocaleDateString("sv")} ${clock(new Date(time) / 1000)}` : NOTHING;
 }
 
+const CONTROLS = /[\x00-\x09\x0b-\x1f\x7f]/g;
+
+// For a terminal, which may take control characters of a text that is pasted as keys.
 export function shellQuoted(text) {
+  if (text.search(CONTROLS) >= 0) {
+    const hex = (character) => `\\x${character.charCodeAt(0).toString(16).padStart(2, "0")}`;
+    return `$'${text.replaceAll("\\", "\\\\").replaceAll("'", "\\'").replaceAll(CONTROLS, hex)}'`;
+  }
   return `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -127,6 +127,7 @@ async def test_each_moment_of_a_request_is_an_event() -> None:
         before = time.time()
         answer = await chat(app, stream=True, top_k=3)
         after = time.time()
+    assert client.headers["cache-control"] == "no-store"
     (_, hello), *found = events_of(client)
     assert (hello["resumed"], hello["workers"]) == (None, [found[0][1]["worker"]])
     assert [kind for kind, _ in found] == [

@@ -21,7 +21,7 @@ from dragoman_server.http.operations import AdminRoute, ApiOperation, MediaType
 from dragoman_server.http.request import BOOLEAN, Parameter, Query, invalid_parameter
 from dragoman_server.log import log_request
 from dragoman_server.settings import SIMULATOR
-from dragoman_server.wire.headers import BROWSER_HEADERS, STREAM_HEADERS, encode_headers
+from dragoman_server.wire.headers import OPERATOR_HEADERS, STREAM_HEADERS, encode_headers
 
 EVENTS_PATH = f"{ADMIN_PATH}/events"
 
@@ -34,7 +34,7 @@ _RETRY_MS = 1000
 # Seconds for the last event, of a reader that has to end.
 _END_S = 0.1
 
-_HEADERS = [("content-type", "text/event-stream"), *STREAM_HEADERS, *BROWSER_HEADERS]
+_HEADERS = [*{"content-type": "text/event-stream", **dict(STREAM_HEADERS), **dict(OPERATOR_HEADERS)}.items()]
 
 # The parameters of the query, by the field of the filter.
 _PARAMETERS = {
