@@ -13,17 +13,12 @@ from itertools import chain
 from dragoman import UPSTREAMS
 from dragoman_server.settings.secret import MASK, MIN_SECRET_LENGTH, Mask
 
-# Headers whose values are credentials, in requests and responses.
-_SECRET_HEADERS = frozenset(
-    {
-        "authorization",
-        "proxy-authorization",
-        "api-key",
-        "cookie",
-        "set-cookie",
-        "x-amz-security-token",
-        *(spec.auth_header for spec in UPSTREAMS.values()),
-    }
+# The names of headers whose values are credentials, in requests and responses: of clients, of what stands in front of
+# the gateway, and of upstreams. Browsers have a key of OpenAI's in the subprotocols of a WebSocket.
+_SECRET_HEADER = re.compile(
+    r"assertion|auth(?!enticate)|cookie|credential|jwt|key\b|oidc|password|secret|signature|token(?!s)"
+    r"|sec-websocket-protocol",
+    re.IGNORECASE,
 )
 
 # Query parameters whose values are credentials, whatever their length.
@@ -66,12 +61,22 @@ def redact_headers(
     headers: Iterable[tuple[str, str]], mask: Callable[[str], str]
 ) -> tuple[tuple[str, str], ...]:
     """Return headers without credentials. mask: removes known secrets from other values."""
-    return tuple((name, MASK if name.lower() in _SECRET_HEADERS else mask(value)) for name, value in headers)
+    return tuple((name, MASK if _is_secret(name) else mask(_redact_url(value))) for name, value in headers)
 
 
 def mask_of(headers: Iterable[tuple[str, str]]) -> Mask:
     """Return the mask of the credentials in headers: those of clouds are not in the settings."""
-    return Mask([value for name, value in headers if name.lower() in _SECRET_HEADERS])
+    return Mask([value for name, value in headers if _is_secret(name)])
+
+
+def _is_secret(name: str) -> bool:
+    return _SECRET_HEADER.search(name) is not None
+
+
+def _redact_url(value: str) -> str:
+    """Return the value of a header, which may be a URL, as redact_query() has it."""
+    url, mark, query = value.partition("?")
+    return url + mark + redact_query(query)
 
 
 def redact_query(query: str) -> str:
