@@ -226,6 +226,7 @@ ROWS = [
     Row("8.3.1", ":authority and another host", with_field("host", "example.org"), MALFORMED),
     Row("8.3.1", "a name that is not ours", malformed(authority="rebound.example"), "421"),
     Row("8.3.1", "host without :authority", lambda p: [p.request(1, headers(("host", "127.0.0.1"), authority=None))], "200"),
+    Row("8.3.1", "a password in :authority", malformed(authority="me:canary@127.0.0.1"), MALFORMED),
     Row("8.3.1", "a :path without a slash", malformed(path="healthz"), MALFORMED),
     Row("8.3.1", "a URL as :path", malformed(path="http://127.0.0.1/healthz"), MALFORMED),
     Row("8.3.1", "a fragment in :path", malformed(path="/healthz#x"), MALFORMED),

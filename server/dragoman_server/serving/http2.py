@@ -10,6 +10,7 @@ application has read; responses by STREAM_BUFFER, above which the application wa
 
 import logging
 import re
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from dragoman_server.serving.asgi_stream import HTTPStream
 from dragoman_server.serving.http1_response import date_header
 from dragoman_server.serving.http2_connection import HTTP2Connection
 from dragoman_server.serving.refusals import refusal
-from dragoman_server.serving.request_head import MAX_HEAD_BYTES, StreamRequest, check_fields
+from dragoman_server.serving.request_head import HOST, MAX_HEAD_BYTES, StreamRequest, check_fields
 from dragoman_server.serving.tasks import AppEvents
 from dragoman_server.serving.websocket import WebSocket
 from dragoman_server.serving.websocket_handshake import Handshake, read_connect
@@ -193,8 +194,8 @@ class HTTP2:
         method, path = fields[b":method"], fields.get(b":path", b"")
         length = fields.get(b"content-length")
         protocol = fields.get(b":protocol")  # of an extended CONNECT (RFC 8441)
-        if not _is_usable(b"GET" if protocol is not None else method, path):
-            _log.warning("an HTTP/2 request was refused: its method or path cannot be used")
+        if not _is_usable(b"GET" if protocol is not None else method, path, _host(fields)):
+            _log.warning("an HTTP/2 request was refused: its method, path or host cannot be used")
             self.connection.refuse(stream_id, ErrorCodes.PROTOCOL_ERROR)
             return
         if self._stopping or self._running >= MAX_STREAMS:
@@ -422,12 +423,18 @@ class HTTP2:
 
 def _as_http1(headers: Headers) -> list[tuple[bytes, bytes]]:
     """Return the fields of a request, with `:authority` as its host."""
-    fields = dict(headers)
-    host = fields.get(b":authority", fields.get(b"host", b""))
-    return [(b"host", host), *[field for field in headers if field[0] != b"host" and field[0][:1] != b":"]]
+    return [
+        (b"host", _host(dict(headers))),
+        *[field for field in headers if field[0] != b"host" and field[0][:1] != b":"],
+    ]
 
 
-def _is_usable(method: bytes, path: bytes) -> bool:
-    if _METHOD.fullmatch(method) is None or method == b"CONNECT":
+def _host(fields: Mapping[bytes, bytes]) -> bytes:
+    return fields.get(b":authority", fields.get(b"host", b""))
+
+
+def _is_usable(method: bytes, path: bytes, host: bytes) -> bool:
+    # `:authority` "MUST NOT include the deprecated userinfo subcomponent" (RFC 9113, 8.3.1)
+    if _METHOD.fullmatch(method) is None or method == b"CONNECT" or HOST.fullmatch(host) is None:
         return False
     return _PATH.fullmatch(path) is not None or (path == b"*" and method == b"OPTIONS")

@@ -30,7 +30,7 @@ _MAX_LINE_BYTES = MAX_TARGET_BYTES + 64
 
 _REQUEST_LINE = re.compile(rb"(%b) ([!-~]+) HTTP/([0-9])\.([0-9])" % TOKEN)
 _FIELDS = re.compile(rb"(?:%b\n)*\r\n" % FIELD_LINE)
-_HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
+HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
 # Request lines that are kept, because clients send a few, again and again.
 _KEPT_LINES = 128
 _CONTENT_LENGTH = re.compile(rb"[0-9]{1,19}")
@@ -239,7 +239,7 @@ def _check_framing(fields: Mapping[bytes, bytes], version: str) -> None:
 
 
 def _check_host(host: bytes) -> None:
-    if _HOST.fullmatch(host) is None:
+    if HOST.fullmatch(host) is None:
         raise _malformed("its Host is not a host and a port")
 
 
