@@ -14,6 +14,7 @@ and serving requests is more important than counting them.
 """
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -108,11 +109,13 @@ class BudgetReservation(msgspec.Struct, frozen=True):
     Attributes:
         counter: The store's counter that they are in.
         expires: When that counter ends.
+        lease: See Add.
     """
 
     counter: str
     expires: float
     dollars: float
+    lease: str
 
 
 class ClientLimits:
@@ -251,10 +254,10 @@ class ClientLimits:
     async def _reserve_from(self, holder: LimitHolder, dollars: float, now: float) -> BudgetReservation:
         assert holder.budget is not None
         limit = holder.budget - _ROUNDING_TOLERANCE
-        counters = _counters(holder, now)
+        counters, lease = _counters(holder, now), os.urandom(12).hex()
         # A cancelled call would leave the sum unknown. The wait is bounded by _STORE_S.
         with anyio.CancelScope(shield=True):
-            before = await self._run(Add(counters, dollars, now, limit))
+            before = await self._run(Add(counters, dollars, now, limit, lease))
         if before is not None and before[-1] <= limit < in_order(before):
             raise ClientRefused(
                 f"what is left of the budget of the {holder.label} is reserved for its requests that are under way; "
@@ -275,13 +278,14 @@ class ClientLimits:
             )
         counter, expires = counters[0]
         assert expires is not None
-        return BudgetReservation(counter, expires, dollars)
+        return BudgetReservation(counter, expires, dollars, lease)
 
     async def _release(self, reserved: Sequence[BudgetReservation]) -> None:
         with anyio.CancelScope(shield=True):  # bounded by _STORE_S
             for each in reserved:
                 if each.dollars:
-                    await self._run(Add([(each.counter, each.expires)], -each.dollars, self._clock()))
+                    counter = each.counter, each.expires
+                    await self._run(Add([counter], -each.dollars, self._clock(), lease=each.lease))
 
     async def _count(self, key: ClientKey, now: float) -> None:
         rates = _rates(key)

@@ -369,6 +369,17 @@ async def test_what_a_gateway_had_reserved_that_was_killed_is_free_again_later(p
 
 
 @pytest.mark.anyio
+async def test_what_a_store_has_lost_is_not_taken_back() -> None:
+    """It would be a credit for later requests."""
+    key = ClientKey(name="red", hash="", budget=2.0)
+    stores = [MemoryAccountStore(), MemoryAccountStore()]
+    before, after = (ClientLimits(Settings(), store, Clock()) for store in stores)
+    await after.settle(key, Usage(), 2.0, await before.admit(key, 1.5))
+    with pytest.raises(ClientRefused, match="the budget of the client key red is spent"):
+        await after.admit(key, 0.5)
+
+
+@pytest.mark.anyio
 async def test_what_the_key_had_reserved_is_released_if_its_group_has_nothing_left() -> None:
     group = Group(name="team", budget=1e-6, budget_period="total")
     key = ClientKey(name="red", hash="", group="team", budget=9.0).in_group_of({"team": group})

@@ -503,6 +503,26 @@ async def test_a_budget_is_checked_with_what_the_store_has_missed(
     assert await total(store, "budget", NOW) == 1.5
 
 
+@pytest.mark.parametrize("behaviour", [Behaviour.FAILS, Behaviour.HANGS, Behaviour.DOES_IT_BUT_HANGS])
+@pytest.mark.parametrize("fails_at_its_end", [False, True])
+async def test_what_is_reserved_for_a_request_is_free_when_it_has_ended(
+    behaviour: Behaviour, fails_at_its_end: bool, store: FakeStore, resilient: ResilientStore
+) -> None:
+    """Whether the store has done what it did not respond to, is not known."""
+    counter, others = ("reserved", NOW + 900), [("other", None)]
+    store.behaviour = behaviour
+    assert await resilient.apply(Add([counter], 1.0, NOW, 1.0, "served")) == [0.0]
+    assert await resilient.apply(Add([counter, *others], 1.0, NOW, 0.5, "refused")) == [1.0, 0.0]
+    store.behaviour = Behaviour.WORKS
+    await settle()
+    assert await total(store, "reserved", NOW) == 1.0
+    store.behaviour = behaviour if fails_at_its_end else Behaviour.WORKS
+    await resilient.apply(Add([counter], -1.0, NOW, lease="served"))
+    store.behaviour = Behaviour.WORKS
+    await settle()
+    assert (await total(store, "reserved", NOW), await total(resilient, "reserved", NOW)) == (0.0, 0.0)
+
+
 async def test_failures_are_not_counted_twice_but_cooldowns_and_disabling_always_arrive(
     store: FakeStore, resilient: ResilientStore
 ) -> None:

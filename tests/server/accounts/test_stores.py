@@ -114,8 +114,8 @@ def operation(word: str, rest: list[str]) -> Operation[Any]:
             counters = [
                 (name, NOW + float(end) if end else None) for name, end in zip(names, ends, strict=True)
             ]
-            limit = [float(options["within"])] if "within" in options else []
-            return Add(counters, float(options["amount"]), now, *limit)
+            within = float(options["within"]) if "within" in options else None
+            return Add(counters, float(options["amount"]), now, within, options.get("lease", ""))
         case "key":
             return WriteKeyTable(
                 names[0], options.get("before", ""), options.get("after", ""), options["version"]

@@ -156,8 +156,11 @@ class Operation(msgspec.Struct, Generic[_T], frozen=True, metaclass=_OperationTy
         """Return what the store has missed, if it was applied here alone, with this result."""
         return [self] if self.is_write() else ()
 
-    def retries(self) -> "Sequence[Operation[Any]]":
-        """Return what to do if the store may have done it, and may not: only what does no harm if it is done twice."""
+    def retries(self, result: _T | None = None) -> "Sequence[Operation[Any]]":
+        """Return what to do if the store may have done it, and may not: only what does no harm if it is done twice.
+
+        result: of the same step here; None if nobody uses one.
+        """
         return ()
 
 

@@ -182,26 +182,37 @@ end
 return {done, healths, {}}
 """
 
-# Keys: the counters. Returns the sum of each before.
+# Keys: the counters; then, if the amount has one, its lease. Returns the sum of each before.
 ADD = (
     _RATES
     + f"""
-local before, sum = {{}}, 0
-for i, key in ipairs(KEYS) do
+local before, sum, leases = {{}}, 0, KEYS[#op.counters + 1]
+for i = 1, #op.counters do
+  local key = KEYS[i]
   local amount, expires = unpack(redis.call('HMGET', key, 'amount', 'expires'))
   if amount and tonumber(expires) <= now then amount = false end
   before[i] = amount or '0'
   sum = sum + tonumber(before[i])
 end
-if op.amount ~= 0 and (op.limit == cjson.null or sum <= op.limit) then
-  local key, expires = KEYS[1], op.counters[1][2]
-  if expires == cjson.null then expires = math.huge end
-  redis.call('HSET', key, 'amount', text(tonumber(before[1]) + op.amount), 'expires', text(expires))
+local key, expires = KEYS[1], op.counters[1][2]
+if expires == cjson.null then expires = math.huge end
+local function put()
+  if not leases then return true end
+  if op.amount < 0 then return redis.call('ZREM', leases, op.lease) > 0 end
+  return redis.call('ZADD', leases, text(expires), op.lease) > 0
+end
+local function keep_until(key)
   if expires == math.huge then
     redis.call('PERSIST', key)
   else
     redis.call('PEXPIREAT', key, text(math.ceil((expires + {_MARGIN_S}) * 1000)))
   end
+end
+if op.amount ~= 0 and (op.limit == cjson.null or sum <= op.limit) and put() then
+  local after = math.max(tonumber(before[1]) + op.amount, 0)
+  redis.call('HSET', key, 'amount', text(after), 'expires', text(expires))
+  keep_until(key)
+  if leases then keep_until(leases) end
 end
 return {{before, {{}}, {{}}}}
 """

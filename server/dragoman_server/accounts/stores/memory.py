@@ -58,11 +58,18 @@ class MemoryAccountStore(Tables):
             del leases[oldest]
         return len(leases)
 
-    def put_lease(self, account: str, lease: str, expires: float) -> None:
-        self._expiries.setdefault(account, {})[lease] = expires
+    def put_lease(self, account: str, lease: str, expires: float) -> bool:
+        leases = self._expiries.setdefault(account, {})
+        is_new = lease not in leases
+        leases[lease] = expires
+        return is_new
 
-    def drop_lease(self, account: str, lease: str) -> None:
-        self._expiries.get(account, {}).pop(lease, None)
+    def drop_lease(self, account: str, lease: str) -> bool:
+        leases = self._expiries.get(account, {})
+        was_there = leases.pop(lease, None) is not None
+        if not leases:  # names of counters have times in them
+            self._expiries.pop(account, None)
+        return was_there
 
     def account_of(self, conversation: str, now: float) -> str | None:
         account, expires = self._conversations.get(conversation, (None, NEVER))

@@ -117,7 +117,7 @@ class Reserve(Operation[Reservation | NoRoom], frozen=True):
             return msgspec.structs.replace(result, is_stored=False)
         return result
 
-    def retries(self) -> Sequence[Operation[Any]]:
+    def retries(self, result: object = None) -> Sequence[Operation[Any]]:
         return [
             Release(Reservation(candidate, self.lease), 0.0, self.now)
             for candidate in self.candidates
@@ -158,7 +158,7 @@ class Release(Write, frozen=True):
         counts = self.reservation.candidate.tokens is not None and self.tokens > 0
         return [self] if counts or self.frees() else ()
 
-    def retries(self) -> Sequence[Operation[Any]]:
+    def retries(self, result: object = None) -> Sequence[Operation[Any]]:
         return [Release(self.reservation, 0.0, self.now)]
 
 
@@ -199,7 +199,7 @@ class Change(Write, frozen=True):
     def follow(self, local: Tables, result: None) -> None:
         """The store's view has it."""
 
-    def retries(self) -> Sequence[Operation[Any]]:
+    def retries(self, result: object = None) -> Sequence[Operation[Any]]:
         return [self] if self.repeatable else ()
 
 
@@ -250,14 +250,17 @@ class Add(Operation[list[float]], frozen=True):
     Nothing was added if in_order() of that is above the limit.
 
     Attributes:
-        amount: 0 only reads.
+        amount: 0 only reads. No counter falls below 0.
         limit: None for none.
+        lease: An id. With it an amount counts once, and a negative one only if its opposite was counted: so both may be
+            repeated, and what a store has forgotten is not taken back.
     """
 
     counters: Sequence[Counter]
     amount: float
     now: float
     limit: float | None = None
+    lease: str = ""
     script = lua.ADD
 
     def apply(self, tables: Tables) -> list[float]:
@@ -269,12 +272,19 @@ class Add(Operation[list[float]], frozen=True):
         return self.limit is None or in_order(before) <= self.limit
 
     def _put(self, tables: Tables, before: Sequence[float]) -> None:
-        if self.amount and self._fits(before):
-            counter, expires = self.counters[0]
-            tables.put_total(counter, before[0] + self.amount, NEVER if expires is None else expires)
+        counter, end = self.counters[0]
+        expires = NEVER if end is None else end
+        if not self.amount or not self._fits(before):
+            return
+        if self.lease and self.amount < 0 and not tables.drop_lease(counter, self.lease):
+            return
+        if self.lease and self.amount > 0 and not tables.put_lease(counter, self.lease, expires):
+            return
+        tables.put_total(counter, max(before[0] + self.amount, 0.0), expires)
 
     def keys(self) -> list[str]:
-        return [f"counter:{counter}" for counter, _ in self.counters]
+        keys = [f"counter:{counter}" for counter, _ in self.counters]
+        return [*keys, f"leases:{self.counters[0][0]}"] if self.lease else keys
 
     def result(self, found: Any) -> list[float]:
         return [float(total) for total in found]
@@ -292,7 +302,16 @@ class Add(Operation[list[float]], frozen=True):
         return None if self._fits(before) else before
 
     def missed(self, result: list[float]) -> Sequence[Operation[Any]]:
-        return [Add(self.counters[:1], self.amount, self.now)] if self.amount and self._fits(result) else ()
+        return [self._of(self.amount)] if self.amount and self._fits(result) else ()
+
+    def retries(self, result: list[float] | None = None) -> Sequence[Operation[Any]]:
+        if not self.lease:
+            return ()
+        counts = self.limit is None if result is None else self._fits(result)
+        return [self._of(self.amount if counts else -self.amount)]
+
+    def _of(self, amount: float) -> "Add":
+        return Add(self.counters[:1], amount, self.now, lease=self.lease)
 
 
 class BindIds(Write, frozen=True):
@@ -311,7 +330,7 @@ class BindIds(Write, frozen=True):
     def keys(self) -> list[str]:
         return [f"id:{id}" for id in self.ids]
 
-    def retries(self) -> Sequence[Operation[Any]]:
+    def retries(self, result: object = None) -> Sequence[Operation[Any]]:
         return [self]
 
 

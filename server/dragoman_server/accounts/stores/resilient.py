@@ -120,7 +120,7 @@ class ResilientStore:
         self._changed.update([each for each in accounts if known[each] is not view.get(each, INITIAL_HEALTH)])
         if not operation.is_write():
             self.local_decisions += 1
-        self._miss(operation.retries() if sent else operation.missed(result), int(sent))
+        self._miss(operation.retries(result) if sent else operation.missed(result), int(sent))
         return result if sent else operation.unstored(result)
 
     @asynccontextmanager

@@ -185,11 +185,14 @@ class SQLiteAccountStore(Tables):
         self._execute("DELETE FROM leases WHERE expires <= ?", now)
         return int(self._number("SELECT count(*) FROM leases WHERE account = ?", account))
 
-    def put_lease(self, account: str, lease: str, expires: float) -> None:
-        self._execute("INSERT OR REPLACE INTO leases VALUES (?, ?, ?)", account, lease, expires)
+    def put_lease(self, account: str, lease: str, expires: float) -> bool:
+        is_new = not self.drop_lease(account, lease)
+        self._execute("INSERT INTO leases VALUES (?, ?, ?)", account, lease, expires)
+        return is_new
 
-    def drop_lease(self, account: str, lease: str) -> None:
-        self._execute("DELETE FROM leases WHERE account = ? AND lease = ?", account, lease)
+    def drop_lease(self, account: str, lease: str) -> bool:
+        query = "DELETE FROM leases WHERE account = ? AND lease = ?"
+        return self._execute(query, account, lease).rowcount > 0
 
     def account_of(self, conversation: str, now: float) -> str | None:
         query = "SELECT account FROM conversations WHERE key = ? AND expires > ?"
@@ -212,7 +215,8 @@ class SQLiteAccountStore(Tables):
             self._execute("INSERT INTO client_keys VALUES (?, ?)", name, table)
 
     def total(self, counter: str, now: float) -> float:
-        self._execute("DELETE FROM counters WHERE expires <= ?", now)
+        for table in ("counters", "leases"):
+            self._execute(f"DELETE FROM {table} WHERE expires <= ?", now)
         return self._number("SELECT amount FROM counters WHERE key = ?", counter)
 
     def put_total(self, counter: str, amount: float, expires: float) -> None:

@@ -56,10 +56,12 @@ class Tables(ABC):
         """Return the number of requests that run with the account."""
 
     @abstractmethod
-    def put_lease(self, account: str, lease: str, expires: float) -> None: ...
+    def put_lease(self, account: str, lease: str, expires: float) -> bool:
+        """Return true if it is a new one."""
 
     @abstractmethod
-    def drop_lease(self, account: str, lease: str) -> None: ...
+    def drop_lease(self, account: str, lease: str) -> bool:
+        """Return true if it was there."""
 
     @abstractmethod
     def account_of(self, conversation: str, now: float) -> str | None: ...
