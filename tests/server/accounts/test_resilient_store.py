@@ -189,6 +189,20 @@ async def test_no_call_fails_or_waits_longer_than_the_deadline(
     assert resilient.local_decisions == (call in LOCAL_DECISIONS)
 
 
+async def test_a_store_that_responds_to_others_meanwhile_works(
+    store: FakeStore, resilient: ResilientStore
+) -> None:
+    """When hundreds of requests begin at once, the last of them are late because of the first."""
+    store.seconds = 2 * DEADLINE_S
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(reserve, resilient, A)
+        await anyio.wait_all_tasks_blocked()
+        store.seconds = 0.0
+        await reserve(resilient, A)
+    assert (resilient.local_decisions, resilient.is_open) == (5, False)
+
+
 async def test_after_a_few_failures_no_request_waits(store: FakeStore, resilient: ResilientStore) -> None:
     store.behaviour = Behaviour.HANGS
     await reserve_until_open(resilient)

@@ -62,6 +62,7 @@ class ResilientStore:
         self._local = local
         self._deadline_s = deadline_s
         self._failures = 0  # consecutive
+        self._answers = 0
         self._open = False
         self._closed_at = -math.inf
         self._pause_s = 0.0  # before each probe, if it flaps
@@ -93,16 +94,20 @@ class ResilientStore:
         # Writes stay in their order; and what the store has missed for a reason may be what makes room there.
         if self._open or (self._pending and (operation.is_write() or self._failures)):
             return self._apply_locally(operation, sent=False)
+        answers = self._answers
         try:
             result = await self._apply_in_time(operation)
         except (AccountStoreError, TimeoutError) as error:
-            self._failed(error)
+            # With an answer meanwhile the store works, and this process is late, as when many requests begin at once.
+            if isinstance(error, AccountStoreError) or self._answers == answers:
+                self._failed(error)
             return self._apply_locally(operation, sent=True)
         except anyio.get_cancelled_exc_class():
             for retry in operation.retries():
                 retry.apply(self._local)
             self._miss(operation.retries(), 1)
             raise
+        self._answers += 1
         if not self._pending:  # else a success of something else does not count
             self._failures = 0
         operation.follow(self._local, result)
