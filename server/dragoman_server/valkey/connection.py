@@ -12,15 +12,15 @@ Needs the extra `dragoman[valkey]`.
 import hashlib
 import random
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from typing import Any
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute, UNIXSocketStream
 from coredis.connection import BaseConnection, TCPLocation, UnixDomainSocketLocation
-from coredis.exceptions import NoScriptError, RedisError
+from coredis.exceptions import NoScriptError
 
 from dragoman_server.valkey.url import ValkeyURL, parse_valkey_url
 
@@ -54,6 +54,7 @@ class ValkeyConnection:
         self.name = f"{what} {self._url.where}"
         self._error = error
         self._connection: BaseConnection | None = None
+        self._uses = anyio.CancelScope()  # of the open connection
         self._failure = "not connected yet"
 
     async def evaluate(self, script: str, keys: Sequence[str], *arguments: int | str | bytes) -> Any:
@@ -69,8 +70,24 @@ class ValkeyConnection:
             if self._connection is None:
                 raise ConnectionError(self._failure)
             return await call(self._connection)
-        except (RedisError, OSError) as error:
-            raise self._error(f"{self.name}: {error}") from error
+        except Exception as error:  # whatever is wrong with the server
+            raise self._error(f"{self.name}: {_reason(error)}") from error
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Read a response inside of this block. One that is not as expected ends the connection.
+
+        Those behind it may be responses to other commands.
+        """
+        try:
+            yield
+        except self._error:
+            raise
+        except Exception as error:
+            self._failure = f"a response cannot be read: {_reason(error)}"
+            self._connection = None
+            self._uses.cancel()
+            raise self._error(f"{self.name}: {self._failure}") from error
 
     @asynccontextmanager
     async def running(
@@ -111,7 +128,7 @@ class ValkeyConnection:
                 await tasks.start(connection.run)
                 if prepare is not None:
                     await prepare(connection)
-            self._connection = connection
+            self._connection, self._uses = connection, tasks.cancel_scope
             tried.set()
             tasks.start_soon(_ping, connection)
             async for message in connection.push_messages:

@@ -481,6 +481,28 @@ async def test_scripts_that_the_server_has_lost_are_sent_again(server: ValkeySer
         assert await reserve(store, A) == "up/a"
 
 
+@pytest.mark.parametrize(
+    "response",
+    ["5", "{}", "{1, 2, 3}", "{{'x'}, {}, {}}", "{{'1'}, {'up/a'}, {}}", "{{'1'}, {'up/a', '['}, {}}"],
+)
+async def test_a_response_that_is_none_of_the_store_is_its_failure(
+    server: ValkeyServer, response: str
+) -> None:
+    """As a proxy may send that has mixed up responses: those behind it are not read either."""
+    store = ValkeyAccountStore(server.url)
+
+    class Odd(Add, frozen=True):
+        script = f"return {response}"
+
+    async with store.running():
+        with pytest.raises(AccountStoreError, match="a response cannot be read"):
+            await store.apply(Odd([("budget", None)], 1.0, NOW))
+        with pytest.raises(AccountStoreError, match="a response cannot be read"):
+            await total(store, "budget", NOW)
+        await until(lambda: store._connection._connection is not None)
+        assert await total(store, "budget", NOW) == 0
+
+
 async def test_a_restarted_server_gets_the_lost_state_again(server: ValkeyServer) -> None:
     one, other = ValkeyAccountStore(server.url), ValkeyAccountStore(server.url)
     async with one.running(), other.running():

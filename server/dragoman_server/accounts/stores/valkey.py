@@ -60,15 +60,17 @@ class ValkeyAccountStore:
                 return operation.result(None)
             argument = operation.argument(self._health, self._raw)
             keys = operation.keys()
-            found, healths, uses = await self._connection.evaluate(
+            response = await self._connection.evaluate(
                 operation.script, [_PREFIX + key for key in keys], argument, *self._settings
             )
-            for account, raw in zip(healths[::2], healths[1::2], strict=True):
-                self._update(account.decode(), raw)
-            for account, use in zip(uses[::2], uses[1::2], strict=True):
-                self._update_use(account.decode(), float(use))
-            if found is not None:
-                return operation.result(found)
+            with self._connection.reading():
+                found, healths, uses = response
+                for account, raw in zip(healths[::2], healths[1::2], strict=True):
+                    self._update(account.decode(), raw)
+                for account, use in zip(uses[::2], uses[1::2], strict=True):
+                    self._update_use(account.decode(), float(use))
+                if found is not None:
+                    return operation.result(found)
         raise AccountStoreError(f"{self._connection.name}: other gateways kept changing it")
 
     @asynccontextmanager

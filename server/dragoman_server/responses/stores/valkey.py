@@ -311,13 +311,15 @@ class ValkeyResponseStore:
         found = await self._call(_CALL_S, _GET, _name((owner, id)), self._oldest(now))
         if found is None:
             return None
-        created, body, lease, inputs, outputs = found
-        items = [tuple(_stored_items(each)) for each in (inputs, outputs)]
-        return StoredResponse(id, owner, int(created), body, items[0], items[1], float(lease))
+        with self._connection.reading():
+            created, body, lease, inputs, outputs = found
+            items = [tuple(_stored_items(each)) for each in (inputs, outputs)]
+            return StoredResponse(id, owner, int(created), body, items[0], items[1], float(lease))
 
     async def items(self, owner: str, ids: Collection[str], now: int, limit: int) -> dict[str, StoredItem]:
         found = await self._call(_CALL_S, _ITEMS, owner, self._oldest(now), limit, *ids)
-        return {item.id: item for item in _stored_items(found)}
+        with self._connection.reading():
+            return {item.id: item for item in _stored_items(found)}
 
     async def delete(self, owner: str, id: str) -> bool:
         return bool(await self._call(_CALL_S, _DELETE, _name((owner, id))))
@@ -339,14 +341,16 @@ class ValkeyResponseStore:
         self, keys: Collection[ResponseKey], lease: float | None = None
     ) -> Collection[ResponseKey]:
         found = await self._call(_CALL_S, _OPEN_LOGS, repr(lease or 0), *map(_name, keys))
-        return [key for key, is_open in zip(keys, found, strict=True) if is_open]
+        with self._connection.reading():
+            return [key for key, is_open in zip(keys, found, strict=True) if is_open]
 
     async def read_events(self, key: ResponseKey, after: int, now: int) -> EventPage | None:
         found = await self._call(_CALL_S, _READ_EVENTS, _name(key), after + 1, now - LOG_KEPT_S, PAGE_BYTES)
         if found is None:
             return None
-        lease, first, following, *batches = found
-        return page_of(LogState(float(lease), int(first), int(following)), after, map(_batch, batches))
+        with self._connection.reading():
+            lease, first, following, *batches = found
+            return page_of(LogState(float(lease), int(first), int(following)), after, map(_batch, batches))
 
     async def _put(self, response: StoredResponse, seconds: float) -> bool:
         if await off_loop(response.size_without_items, self._is_too_large, response):

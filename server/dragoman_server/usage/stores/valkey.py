@@ -114,14 +114,16 @@ class ValkeyUsageStore:
     async def read(self, query: UsageQuery) -> list[UsageGroup]:
         grouping = Grouping(query)
         hours = await self._connection.request(b"ZRANGEBYSCORE", _HOURS, query.since, f"({query.until}")
-        for hour in map(int, hours):
-            fields = await self._connection.request(b"HGETALL", _hour_key(hour))
-            await off_loop(len(fields) * _FIELD_BYTES, grouping.add, _rows(hour, fields))
+        with self._connection.reading():
+            for hour in map(int, hours):
+                fields = await self._connection.request(b"HGETALL", _hour_key(hour))
+                await off_loop(len(fields) * _FIELD_BYTES, grouping.add, _rows(hour, fields))
         return await off_loop(grouping.size * ROW_BYTES, grouping.result)
 
     async def key_uses(self, keys: Sequence[str]) -> list[KeyUse]:
         found = [await self._connection.request(b"HMGET", _use_key(key), *_KEY_FIELDS) for key in keys]
-        return [KeyUse(*[float(amount or 0) for amount in amounts]) for amounts in found]
+        with self._connection.reading():
+            return [KeyUse(*[float(amount or 0) for amount in amounts]) for amounts in found]
 
 
 def _hour_key(hour: int) -> str:
