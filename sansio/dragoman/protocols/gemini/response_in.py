@@ -44,9 +44,10 @@ class GeminiReader:
 
     def read(self, frame: Frame) -> Sequence[Event]:
         """Return the events of one frame. Raises RemoteProtocolError (502)."""
-        if self._ended or not frame.data.strip() or frame.data == b"[DONE]":  # other gateways send that
+        data = frame.data
+        if self._ended or not data.strip() or data.startswith(b"[DONE]"):  # other gateways send that
             return ()
-        value = decode(frame.data)
+        value = decode(data)
         chunks = objects(value)
         if not chunks:
             raise unreadable_response(f"a chunk is {kind_of(value)}")

@@ -29,7 +29,7 @@ class ChatObserver(RelayObserver):
 
     def observe(self, frame: Frame) -> None:
         data = frame.data
-        if data == b"[DONE]":
+        if data.startswith(b"[DONE]"):
             self.stream_finished = True
             self.ended = self.ended or self._started
             return

@@ -62,7 +62,7 @@ class ChatReader:
         data = frame.data
         if self._ended or not data.strip():  # we have seen heartbeats without data
             return _NO_EVENTS
-        if data == b"[DONE]":
+        if data.startswith(b"[DONE]"):  # as OpenAI's SDKs read it: some servers put blanks behind it
             return self._finish(certain=True)
         try:
             chunk = decode(data)
