@@ -277,13 +277,10 @@ class Planner(msgspec.Struct, eq=False, dict=True, weakref=True):
 
     # A conversation stays with its account at one of the upstreams.
     _sticky: bool = False
-    _logs: bool = False
+    _logs: bool = msgspec.field(default_factory=partial(DECISIONS.isEnabledFor, logging.DEBUG))
 
     def __repr__(self) -> str:
         return f"<Planner {self.id}>"  # the client's headers and body may be secret
-
-    def __post_init__(self) -> None:
-        self._logs = DECISIONS.isEnabledFor(logging.DEBUG)
 
     @cached_property
     def _conversation(self) -> str | None:
