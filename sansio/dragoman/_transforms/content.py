@@ -28,7 +28,7 @@ def fit_cache_marks(request: Request, context: PassContext) -> Request:
 
     Marks are in the order of the prompt: tools, system, messages. The last ones cover the longest prefixes.
     """
-    nodes: list[Any] = [*request.tools, *context.contents.parts]
+    nodes: list[Any] = [*request.tools, *context.contents.marked]
     options = request.params.get("prompt_cache_options")
     upstream, capabilities, ledger = context.upstream, context.capabilities, context.ledger
     find_form, limit = upstream.cache_mark_form, upstream.max_cache_marks

@@ -64,8 +64,8 @@ def strip_extensions(request: Request, context: PassContext) -> Request:
     for config in (request.reasoning, request.response_format):
         if config is not None:
             ledger.unknown_fields(config.path, config.extra, request.defined)
-    note((*contents.odd, *contents.parts))
-    if OpaquePart in contents.kinds:
+    note(contents.shaped)
+    if OpaquePart in contents.subjects:
         request = map_parts(request, dict.fromkeys((OpaquePart, ToolResult), partial(_plain, ledger=ledger)))
     if request.tools and any(type(tool) is FunctionTool and tool.deferred for tool in request.tools):
         request = msgspec.structs.replace(request, tools=_loaded(request, ledger))

@@ -20,7 +20,7 @@ import msgspec
 from dragoman._ir.losses import Ledger
 from dragoman._ir.native import changed, unknown_members
 from dragoman._ir.request import Message, Part, Request, Text, ToolCall, ToolResult
-from dragoman._transforms.pass_context import PassContext
+from dragoman._transforms.pass_context import UNPAIRED, PassContext
 
 _SYSTEM = ("system", "developer")
 _MISSING = "No result: the conversation went on before the tool had answered."
@@ -30,7 +30,7 @@ _CONTINUE = "Continue your last message from exactly where it ends, without repe
 
 def repair_history(request: Request, context: PassContext) -> Request:
     """Return the request with a history that every upstream accepts, unchanged if it has one."""
-    if context.contents.is_paired:
+    if UNPAIRED not in context.contents.subjects:
         return request
     return msgspec.structs.replace(request, messages=_HistoryRepair(context.ledger).repair(request.messages))
 

@@ -21,14 +21,12 @@ _MEMBERS = {"name": "names on messages", "phase": "message phases"}
 
 def fit_message_members(request: Request, context: PassContext) -> Request:
     """Put carried phases back, and drop the members of messages that the upstream does not have."""
-    messages, is_changed, contents = list(request.messages), False, context.contents
-    if Reasoning in contents.kinds:
+    messages, is_changed = list(request.messages), False
+    if Reasoning in context.contents.subjects:
         messages = []
         for message in request.messages:
             messages += _with_phases(message) if message.role == "assistant" else (message,)
         is_changed = tuple(map(id, messages)) != tuple(map(id, request.messages))
-    elif not [each for each in contents.odd if each.name is not None or each.phase is not None]:
-        return request  # as most
     for number, message in enumerate(messages):
         if message.name is not None or message.phase is not None:
             messages[number] = _fit(message, context)

@@ -21,58 +21,63 @@ ReasoningLookup: TypeAlias = Callable[[tuple[str, ...]], Sequence[Reasoning] | N
 
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 
+# What a pass is about: a class of parts, a field of Request, a setting, or one of these.
+Subject: TypeAlias = type | str
+UNREAD: Subject = "members that only the client's protocol has"
+MARKS: Subject = "cache marks"
+SPEAKERS: Subject = "names and phases of messages"
+UNPAIRED: Subject = "a history to repair"
+CUSTOM_CALLS: Subject = "calls of custom tools, or their results"
+
 
 class Contents(msgspec.Struct, frozen=True):
     """What messages hold besides plain texts: passes look here for what concerns them, which is nothing nearly always.
 
     Attributes:
-        odd: The messages that are more than one plain text.
-        parts: Their parts in the order of the prompt, those inside of results before the results, but for texts with
-            neither a cache mark nor members of their own protocol.
-        calls: The calls among them.
+        subjects: What they hold: ToolCall for calls and results, the classes of other parts but for texts, and those
+            above. UNPAIRED unless every call id is used once, the results of a turn's calls follow it directly, each
+            call has one, and nothing is empty.
+        shaped: The messages and parts with a shape (see `_ir.native.Node`), messages first.
+        marked: The parts with cache marks in the order of the prompt, those inside of results before the results.
+        calls: The calls.
         ids: The ids of all calls and results.
-        kinds: The classes of these parts, Message if there are odd ones, and CUSTOM if a call or a result is a custom
-            tool's.
-        is_paired: The history needs no repair, see `history`: every call id is used once, the results of a turn's calls
-            follow it directly, each call has one, and nothing is empty.
     """
 
-    odd: list[Message]
-    parts: list[Part]
+    subjects: set[Subject]
+    shaped: list[Any]
+    marked: list[Part]
     calls: list[ToolCall]
     ids: set[str]
-    kinds: set[type | ToolKind]
-    is_paired: bool
 
 
-def find_contents(messages: tuple[Message, ...]) -> Contents:
+def find_contents(messages: Sequence[Message]) -> Contents:
     """Return what the messages hold, by one walk."""
-    odd: list[Message] = []
-    parts: list[Part] = []
+    subjects: set[Subject] = set()
+    shaped_messages: list[Any] = []
+    shaped: list[Any] = []
+    marked: list[Part] = []
     calls: list[ToolCall] = []
     ids: list[str] = []  # of turns' calls
     strays: list[str] = []  # ids of other calls, and of results without one
     waiting: set[str] = set()  # ids of a turn's calls without a result yet
-    answering, is_paired, has_custom = False, True, False  # answering: the first result has come
+    answering, is_paired = False, True  # answering: the first result has come
     for message in messages:
         if message.plain_text and not waiting:
             continue  # as most are
         is_turn, within = message.role == "assistant", message.content or message.parts
         if not within or (waiting and (answering if is_turn else message.role != "user")):
             is_paired = False
-        if not message.plain_text:
-            odd.append(message)
+        if message.shape is not None:
+            shaped_messages.append(message)
+        if message.name is not None or message.phase is not None:
+            subjects.add(SPEAKERS)
         for part in within:
             if type(part) is Text:
-                if part.shape is not None or part.cache is not None:
-                    parts.append(part)
-                if not part.text or (waiting and not is_turn):
-                    is_paired = False
+                is_paired = is_paired and bool(part.text) and (is_turn or not waiting)
             elif type(part) is ToolCall:
-                parts.append(part)
                 calls.append(part)
                 if part.kind is _CUSTOM:
-                    has_custom = True
+                    subjects.add(CUSTOM_CALLS)
                 if is_turn:
                     ids.append(part.call_id)
                     waiting.add(part.call_id)
@@ -81,28 +86,32 @@ def find_contents(messages: tuple[Message, ...]) -> Contents:
                     is_paired = is_paired and not waiting
             elif type(part) is ToolResult:
                 if not part.plain_text:
-                    parts += find_contents((Message("user", part.parts),)).parts
-                parts.append(part)
+                    inner = find_contents((Message("user", part.parts),))
+                    subjects |= inner.subjects - {UNPAIRED}
+                    shaped += inner.shaped
+                    marked += inner.marked
                 if part.kind is _CUSTOM:
-                    has_custom = True
+                    subjects.add(CUSTOM_CALLS)
                 if is_turn or part.call_id not in waiting:
                     strays.append(part.call_id)
                     is_paired = False
                 waiting.discard(part.call_id)
                 answering = bool(waiting)
             else:
-                parts.append(part)
-                if waiting and not is_turn:
-                    is_paired = False
+                subjects.add(type(part))
+                is_paired = is_paired and (is_turn or not waiting)
+            if part.shape is not None:
+                shaped.append(part)
+            if part.cache is not None:
+                marked.append(part)
     used_ids = set(ids)
-    is_paired = is_paired and not waiting and len(used_ids) == len(ids)
+    if waiting or not is_paired or len(used_ids) < len(ids):
+        subjects.add(UNPAIRED)
     used_ids.update(strays)
-    kinds: set[type | ToolKind] = set(map(type, parts))
-    if odd:
-        kinds.add(Message)
-    if has_custom:
-        kinds.add(_CUSTOM)
-    return Contents(odd, parts, calls, used_ids, kinds, is_paired)
+    for subject, found in ((UNREAD, shaped_messages or shaped), (MARKS, marked), (ToolCall, used_ids)):
+        if found:
+            subjects.add(subject)
+    return Contents(subjects, shaped_messages + shaped, marked, calls, used_ids)
 
 
 def map_parts(

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from itertools import compress
 from operator import attrgetter
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
-from dragoman._ir.events import EVENTS, BlockStarted, Event, ReasoningDelta, TextDelta, ToolKind
+from dragoman._ir.events import EVENTS, BlockStarted, Event, ReasoningDelta, TextDelta
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Media, Message, Reasoning, Request, ToolCall, ToolResult
+from dragoman._ir.request import Media, OpaquePart, Reasoning, Request, ToolCall
 from dragoman._transforms.cache_key import add_cache_key
 from dragoman._transforms.compaction import CompactionStage, request_summary
 from dragoman._transforms.content import fit_cache_marks, fit_media
@@ -22,7 +22,16 @@ from dragoman._transforms.extensions import strip_extensions
 from dragoman._transforms.history import add_user_turns, repair_history
 from dragoman._transforms.json_output import CodeFenceStage, JsonToolStage, fit_format
 from dragoman._transforms.message_members import fit_message_members
-from dragoman._transforms.pass_context import Pass, PassContext, find_contents
+from dragoman._transforms.pass_context import (
+    MARKS,
+    SPEAKERS,
+    UNPAIRED,
+    UNREAD,
+    Pass,
+    PassContext,
+    Subject,
+    find_contents,
+)
 from dragoman._transforms.reasoning_cache import ReasoningCacheStage, restore_reasoning
 from dragoman._transforms.response_checks import OutputCheckStage, find_unenforced
 from dragoman._transforms.signatures import SignatureStage, drop_foreign_signatures
@@ -31,9 +40,6 @@ from dragoman._transforms.tool_calls import ToolCallStage
 from dragoman._transforms.tools import fit_tools
 from dragoman._transforms.unsupported import drop_unsupported, fit_tool_settings
 from dragoman.codec import Capabilities, CheckInput, ProtocolSpec, ResponseContext
-
-# What a pass is about: a class of what messages hold (Contents.kinds), a field of Request, or a setting.
-Subject: TypeAlias = type | str | ToolKind
 
 
 def _never(capabilities: Capabilities) -> bool:
@@ -46,25 +52,25 @@ def _never(capabilities: Capabilities) -> bool:
 PASSES: tuple[tuple[Pass, tuple[Subject, ...], Callable[[Capabilities], bool]], ...] = (
     (
         strip_extensions,
-        (Message, "extra", "namespaces", "reasoning", "repairs", "response_format", "tools"),
+        (OpaquePart, UNREAD, "extra", "namespaces", "reasoning", "repairs", "response_format", "tools"),
         _never,
     ),
     (restore_reasoning, (ToolCall,), _never),
-    (fit_message_members, (Message,), _never),
+    (fit_message_members, (Reasoning, SPEAKERS), _never),
     (request_summary, ("compact",), _never),
-    (repair_history, (Message,), _never),
+    (repair_history, (UNPAIRED,), _never),
     (add_user_turns, (), lambda capabilities: capabilities.requires_user_first or not capabilities.prefill),
     (drop_foreign_signatures, (Reasoning,), _never),
     (fit_format, ("response_format",), _never),
     (fit_media, (Media,), _never),
-    (fit_cache_marks, (Message, "prompt_cache_options", "tools"), _never),
+    (fit_cache_marks, (MARKS, "prompt_cache_options", "tools"), _never),
     (
         fit_tool_settings,
         ("response_format", "tool_choice", "tools"),
         lambda capabilities: "parallel_tool_calls" in capabilities.refuses,
     ),
     (add_cache_key, (), lambda capabilities: capabilities.cache_keys),
-    (fit_tools, (ToolCall, ToolResult, "tool_choice", "tools"), _never),
+    (fit_tools, (ToolCall, "tool_choice", "tools"), _never),
     (drop_unsupported, ("params",), _never),
     (find_unenforced, ("response_format", "tool_choice"), _never),
 )
@@ -114,13 +120,13 @@ class Passes:
     def _needed(self, request: Request, context: PassContext) -> tuple[int, ...]:
         """Return the numbers of the passes for what is in a request, the last one first."""
         # Maybe in more than one order: to sort them out takes longer.
-        found = (*compress(_FIELDS, _values(request)), None, *context.contents.kinds, *request.params)
+        found = (*compress(_FIELDS, _values(request)), None, *context.contents.subjects, *request.params)
         known = self._known.get(found)
         if known is None:
             settings = self._settings & request.params.keys()
             subjects: set[Subject] = {
                 *compress(_FIELDS, _values(request)),
-                *context.contents.kinds,
+                *context.contents.subjects,
                 *settings,
             }
             passes = [_BY_SUBJECT[each] for each in subjects if each in _BY_SUBJECT]

@@ -18,7 +18,7 @@ from dragoman._ir.request import Request, ToolCall, ToolResult
 from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, McpServer, Tool, ToolChoice, ToolRef
 from dragoman._ir.undo import ToolOrigin
 from dragoman._transforms.freeform import custom_tool_as_function, wrap_input
-from dragoman._transforms.pass_context import Contents, PassContext, map_parts
+from dragoman._transforms.pass_context import CUSTOM_CALLS, Contents, PassContext, map_parts
 from dragoman._transforms.tool_names_and_ids import (
     fit_call_id,
     fit_name,
@@ -188,7 +188,7 @@ class _ToolFitter:
         others = [call for call in contents.calls if call.namespace is not None or call.name not in kept]
         fits = (
             not self._functions
-            and (self._custom or _CUSTOM not in contents.kinds)
+            and (self._custom or CUSTOM_CALLS not in contents.subjects)
             and fits_call_ids(contents.ids, self._limits, self._call_id_form)
         )
         if fits and not others:
