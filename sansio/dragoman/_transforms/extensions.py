@@ -67,7 +67,7 @@ def strip_extensions(request: Request, context: PassContext) -> Request:
     note(contents.shaped)
     if OpaquePart in contents.subjects:
         request = map_parts(request, dict.fromkeys((OpaquePart, ToolResult), partial(_plain, ledger=ledger)))
-    if request.tools and any(type(tool) is FunctionTool and tool.deferred for tool in request.tools):
+    if [tool for tool in request.tools if type(tool) is FunctionTool and tool.deferred]:
         request = msgspec.structs.replace(request, tools=_loaded(request, ledger))
     return request
 

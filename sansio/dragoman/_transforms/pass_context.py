@@ -73,7 +73,8 @@ def find_contents(messages: Sequence[Message]) -> Contents:
             subjects.add(SPEAKERS)
         for part in within:
             if type(part) is Text:
-                is_paired = is_paired and bool(part.text) and (is_turn or not waiting)
+                if not part.text or (waiting and not is_turn):
+                    is_paired = False
             elif type(part) is ToolCall:
                 calls.append(part)
                 if part.kind is _CUSTOM:

@@ -34,8 +34,8 @@ def fit_name(name: str, namespace: str | None, limits: ToolLimits) -> str:
 
 
 def fits_names(names: Collection[str], limits: ToolLimits) -> bool:
-    """True if `fit_name` changes none of some names without a namespace."""
-    if max(map(len, names), default=0) > limits.max_name or _FORBIDDEN.search("".join(names)) is not None:
+    """True if `fit_name` changes none of some names (one or more) without a namespace."""
+    if max(map(len, names)) > limits.max_name or _FORBIDDEN.search("".join(names)) is not None:
         return False
     return not (limits.letter_first and any(map(_NO_LETTER.match, names)))
 
@@ -61,9 +61,11 @@ def fit_call_id(call_id: str, limits: ToolLimits, form: str = "any") -> str:
 
 def fits_call_ids(ids: Collection[str], limits: ToolLimits, form: str) -> bool:
     """True if `fit_call_id` changes none of some ids."""
+    if not ids:
+        return True
     if form == "alnum9":
         return all(map(_ALNUM9.fullmatch, ids))
-    if max(map(len, ids), default=0) > (limits.max_call_id or _LONG_ID):
+    if max(map(len, ids)) > (limits.max_call_id or _LONG_ID):
         return False
     return not (limits.call_id_chars and _FORBIDDEN.search("".join(ids)))
 

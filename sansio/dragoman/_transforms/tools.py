@@ -175,9 +175,9 @@ class _ToolFitter:
         self._sent_ids: dict[str, str] = {}  # the client's call id -> the id that is sent
 
     def accepts(self, tools: tuple[Tool, ...], names: frozenset[str]) -> bool:
-        """True if all tools are functions without namespaces whose names fit and differ, as nearly always."""
+        """True if there are tools, all functions without namespaces whose names fit and differ, as nearly always."""
         return (
-            len(names) == len(tools)
+            len(names) == len(tools) > 0
             and {FunctionTool}.issuperset(map(type, tools))
             and {None}.issuperset(map(_namespace, tools))
             and fits_names(names, self._limits)

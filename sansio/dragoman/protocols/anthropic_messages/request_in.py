@@ -136,9 +136,8 @@ def _read_special(
 ) -> dict[str, Any]:
     """Return the fields of the request that few requests set. What cannot be read is added to `extra`."""
     tools = read_tools(body, extra) if "tools" in body or "mcp_servers" in body else []
-    if context.has_system_messages or (
-        tools and any(type(tool) is FunctionTool and tool.deferred for tool in tools)
-    ):
+    deferred = [tool for tool in tools if type(tool) is FunctionTool and tool.deferred]
+    if context.has_system_messages or deferred:
         tools = _add_found_tools(tools, messages[first_message:])
     choice, parallel = (
         read_tool_choice(body["tool_choice"], tools) if body.get("tool_choice") else (None, None)

@@ -161,13 +161,11 @@ def write_tools(request: Request, capabilities: Capabilities, out: JSONObject, l
     """Put tools, choice and web search into `out`."""
     tools: list[JSONObject] = []
     native, was = bool(request.native), request.received
-
-    def write(tool: FunctionTool | CustomTool) -> JSONObject:
-        return _write_tool(tool, ledger)
-
     for tool in request.tools:
         if type(tool) is not HostedTool:
-            tools.append(written(tool, write) if native else write(tool))
+            tools.append(
+                written(tool, lambda each: _write_tool(each, ledger)) if native else _write_tool(tool, ledger)
+            )
         elif not native:
             _write_hosted(tool, capabilities, out, ledger)
         elif tool.kind == WEB_SEARCH_OPTIONS:
