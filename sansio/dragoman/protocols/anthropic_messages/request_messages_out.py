@@ -115,8 +115,10 @@ class ConversationWriter(msgspec.Struct):
                 blocks.append(self._call_block(part))  # type: ignore[arg-type]
             elif kind is ToolResult and role == "user":
                 blocks.append(self._result_block(part))  # type: ignore[arg-type]
-            elif kind is not Text or not part.text.isspace() or not self._append_blank(part, role, blocks):  # type: ignore[union-attr,arg-type]
+            elif type(part) is not Text:
                 blocks += self._new_blocks(part, role)
+            elif not part.text.isspace() or not self._append_blank(part, role, blocks):
+                blocks += self._text_blocks(part)
         return blocks
 
     def _append(self, role: str, blocks: list[JSONObject], message: Message | None = None) -> None:
