@@ -80,9 +80,7 @@ for _number, _row in enumerate(PASSES):
     for _subject in _row[1]:
         _BY_SUBJECT.setdefault(_subject, set()).add(_number)
 _FIELDS = tuple([name for name in Request.__struct_fields__ if name in _BY_SUBJECT])
-_OTHERS = frozenset(_BY_SUBJECT).difference(_FIELDS)
 _values = attrgetter(*_FIELDS)
-_FIRST = {0}
 # So many kinds of requests are remembered, each with its passes: requests are much alike. A kind takes 200 bytes, and a
 # server has a translator for each model that its clients have named.
 _KEPT = 64
@@ -91,15 +89,18 @@ _KEPT = 64
 class Passes:
     """The passes over requests of one client protocol for one upstream."""
 
-    __slots__ = ("_always", "_known", "_settings", "_states")
+    __slots__ = ("_always", "_by_subject", "_known")
 
     def __init__(self, client: ProtocolSpec, capabilities: Capabilities) -> None:
         self._always = frozenset(
             [number for number, (_, _, is_needed) in enumerate(PASSES) if is_needed(capabilities)]
         )
+        # strip_extensions, the first one, refuses settings of conversations that a server has.
+        states: dict[Subject, set[int]] = {
+            param: {0, *_BY_SUBJECT.get(param, ())} for param in client.server_state_params
+        }
+        self._by_subject = {**_BY_SUBJECT, **states}
         self._known: dict[tuple[object, ...], tuple[int, ...]] = {}
-        self._states = client.server_state_params
-        self._settings = _OTHERS.union(self._states)
 
     def apply(self, request: Request, context: PassContext) -> Request:
         """Return the request after all passes that have something to do."""
@@ -120,18 +121,10 @@ class Passes:
     def _needed(self, request: Request, context: PassContext) -> tuple[int, ...]:
         """Return the numbers of the passes for what is in a request, the last one first."""
         # Maybe in more than one order: to sort them out takes longer.
-        found = (*compress(_FIELDS, _values(request)), None, *context.contents.subjects, *request.params)
+        found = (*compress(_FIELDS, _values(request)), *context.contents.subjects, *request.params)
         known = self._known.get(found)
         if known is None:
-            settings = self._settings & request.params.keys()
-            subjects: set[Subject] = {
-                *compress(_FIELDS, _values(request)),
-                *context.contents.subjects,
-                *settings,
-            }
-            passes = [_BY_SUBJECT[each] for each in subjects if each in _BY_SUBJECT]
-            if not subjects.isdisjoint(self._states):
-                passes.append(_FIRST)  # strip_extensions, which refuses them
+            passes = [self._by_subject.get(subject, ()) for subject in found]
             known = tuple(sorted(self._always.union(*passes), reverse=True))
             if len(self._known) < _KEPT:
                 self._known[found] = known
