@@ -48,7 +48,7 @@ MAX_TEXT = MAX_EVENT_BYTES
 MAX_KEPT_BYTES = MAX_DOCUMENT_BYTES
 _KEPT = frozenset({Annotation, BlockStarted, Compacted, Logprobs, Opaque, SignatureDelta})
 # To write a text again takes so many times less, at least, than to translate as many bytes of small events.
-_TEXT_WEIGHT = 8
+_TEXT_WEIGHT = 24
 
 _FIGURES_FIRST: dict[type[Event], int] = {Started: 0, Usage: 1}
 
