@@ -596,6 +596,21 @@ async def test_a_slow_store_pauses_the_upstream(store: CountedStore) -> None:
         assert 5 < up.last.fake.reads < 30
 
 
+async def test_no_event_is_lost_if_the_end_comes_before_a_thread_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def late(size: int, function: Any, *arguments: Any, abandon: bool = True) -> Any:
+        await anyio.sleep(0.9)
+        return function(*arguments)
+
+    monkeypatch.setattr(background, "off_loop", late)
+    async with gateway(**ON) as up:
+        id = (await begin_stream(up))[0]["response"]["id"]
+        await ended(up, id)
+        events = frames((await follow(up, id)).body)
+    assert "".join(event.get("delta", "") for event in events) == WORDS
+
+
 async def test_the_response_of_a_gateway_that_has_died_has_failed(store: CountedStore) -> None:
     async with with_store(store) as up:
         stream = await create_response(up, "chat", "one", stream=True, background=True)
