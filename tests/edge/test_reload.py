@@ -30,6 +30,7 @@ from edge import (
     post,
     read_response,
     wait_until,
+    waits,
     whole,
 )
 from http_certificate import Certificate, make_certificate
@@ -314,3 +315,23 @@ def test_a_file_that_blocks_does_not_block_a_stop(tmp_path: Path, backend: str, 
             assert request(gateway, "GET", "/healthz")[0] == 200
         gateway.signal(signal.SIGTERM)
         assert gateway.wait() == 0
+
+
+def test_a_stream_that_a_stop_cuts_ends_with_an_error_and_without_an_end(
+    tmp_path: Path, backend: str
+) -> None:
+    with (
+        Upstream(waits) as upstream,
+        EdgeGateway(tmp_path, upstream, backend=backend, server="drain_s = 0.2") as gateway,
+        socket.create_connection(("127.0.0.1", gateway.ready().port)) as client,
+    ):
+        client.sendall(post(CHAT_PATH, chat()))
+        received = b""
+        while b"Hello" not in received:
+            received += client.recv(65_536)
+        gateway.signal(signal.SIGTERM)
+        while data := client.recv(65_536):
+            received += data
+        assert gateway.wait() == 0
+    assert b'{"error":{"message":"the gateway has stopped in the middle of the response"' in received
+    assert not received.endswith(b"0\r\n\r\n")

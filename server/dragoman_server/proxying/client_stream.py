@@ -10,11 +10,13 @@ from typing import Protocol
 import anyio
 from anyio.abc import TaskGroup
 
-from dragoman import Keepalive
+from dragoman import ErrorKind, Keepalive, ResponseMachine, WireError
 from dragoman_server.platform.cancellation import return_if_cancelled
 from dragoman_server.platform.timers import Timer, event_loop_timers
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.proxying.outbox import Outbox
+
+_STOPPED = WireError(ErrorKind.OVERLOADED, "the gateway has stopped in the middle of the response")
 
 
 class StreamSource(Protocol):
@@ -73,6 +75,11 @@ class ClientStream:
         """Send what waits, if there is no writer: instead of one, where nothing else is to be done before."""
         if self.outbox.wants_writer():
             await self._write()
+
+    def fail(self, machine: ResponseMachine) -> None:
+        """Send an error to a client that takes it at once: nothing waits for a stream that is cut."""
+        machine.fail(_STOPPED)
+        self.outbox.put(machine.data_to_send())
 
     def stop(self) -> None:
         """Send no heartbeats any more."""

@@ -149,9 +149,7 @@ class RequestHandler:
     def _client_has_left(self) -> None:
         if not (self._end_sent if self._stream is None else self._stream.end_sent):
             self._scope.cancel()  # whatever follows
-            self._record.outcome = "client_left"
-            if self._end_for_disconnect():
-                self._record.outcome = "completed"
+            self._record.outcome = "completed" if self._end_for_disconnect() else "client_left"
 
     def _end_for_disconnect(self) -> bool:
         """End the response of a client that leaves. Return true if the client has got all of it.
@@ -212,6 +210,10 @@ class RequestHandler:
                     await self._attempt(attempt)
             if self._winner is None:
                 await self._give_up()
+        except anyio.get_cancelled_exc_class():
+            if self._stream and self._started and not (self._scope.cancel_called or self.translating):
+                self._stream.fail(self._machine or self._plan.response_machine(upstream_streams=True))
+            raise
         finally:
             if self._stream is not None:
                 self._stream.outbox.close()
@@ -474,8 +476,8 @@ class RequestHandler:
 
     def _is_plain_error(self, machine: ResponseMachine) -> bool:
         """True if the response failed so early that it can be a plain HTTP error."""
-        committed = self._plan.streams and machine.committed
-        return machine.error is not None and not self._started and not committed
+        committed = self._started or (self._plan.streams and machine.committed)
+        return machine.error is not None and not committed
 
     def _cache_reasoning_of(self, machine: ResponseMachine) -> None:
         """Cache it before the client has the whole response, because its next request may come immediately.
@@ -487,14 +489,12 @@ class RequestHandler:
             store.put(self._request.reasoning_key, *cached, anyio.current_time())
 
     def _record_head(self, status: int) -> None:
-        self._record.status = status
-        self._record.first_byte_s = self._time() - self._started_at
+        self._record.status, self._record.first_byte_s = status, self._time() - self._started_at
         if self._telemetry is not None:
             self._telemetry.first_byte()
 
     def _headers(self, response_losses: Ledger | None = None) -> HeaderList:
         """Return the headers of every response: the upstream's limits and id, and the losses."""
-        headers = [*(self._upstream_headers or request_id_headers(self._plan.id))]
-        for name, value in loss_header(self._plan.losses, response_losses):
-            headers.append((name, self._plan.scrub(value)))
-        return headers
+        losses = loss_header(self._plan.losses, response_losses)
+        scrubbed = [(name, self._plan.scrub(value)) for name, value in losses]
+        return [*(self._upstream_headers or request_id_headers(self._plan.id)), *scrubbed]
