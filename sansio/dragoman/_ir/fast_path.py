@@ -45,7 +45,7 @@ class DeltaTemplate(msgspec.Struct, frozen=True):
 
     Attributes:
         key: The member that held the text, e.g. b"content".
-        on_texts: Called with the texts of each run of such frames, None for nothing.
+        on_texts: Called with the texts of each run of such frames, None for nothing. What it takes out is not sent.
         number: A member that counts frames, b"" for none. The reader does not use it.
         padding: A member with random characters at the end of the frame, b"" for none.
         counts: A member behind the text whose numbers may differ, b"" for none. The last frame of each run is left to
@@ -262,12 +262,13 @@ class FastPath:
         texts, position = self._extract(frames, position)
         if texts:
             self._misses = 0  # a frame like it came, so learning is worthwhile
+            if self._on_texts is not None:
+                self._on_texts(texts)
             chars = sum(map(len, texts))
             self.chars += chars
             self.size += chars + DELTA_CHARS * len(texts)
-            if self._on_texts is not None:
-                self._on_texts(texts)
-            self._send(texts)
+            if texts:
+                self._send(texts)
         return position
 
     def reset(self) -> None:

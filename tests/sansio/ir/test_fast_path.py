@@ -238,6 +238,14 @@ def test_the_reader_gets_the_texts_if_it_needs_them(noted: bool) -> None:
     assert notes == (put if noted else [])
 
 
+def test_what_the_reader_takes_out_is_not_sent() -> None:
+    learned = FastPath()
+    put: list[list[str]] = []
+    learned.learn_from(b'data: {"text":"a"}', "a", DeltaTemplate(b"text", list.clear), put.append)
+    assert taken(learned, b'data: {"text":"b"}')
+    assert (put, learned.chars) == ([], 0)
+
+
 def test_nothing_is_cached_at_first_and_after_forget() -> None:
     learned = FastPath()
     put: list[str] = []

@@ -87,7 +87,7 @@ class ChatReader:
         states = self._choices.values()
         if type(delta) is events.ArgumentsDelta:
             call = next(call for state in states if (call := state.calls.by_block.get(delta.block)))
-            return DeltaTemplate(b"arguments", call.pieces.extend, padding=_PADDING)
+            return DeltaTemplate(b"arguments", call.add, padding=_PADDING)
         state = next(state for state in states if state.block == delta.block)
         if type(delta) is events.TextDelta:
             return DeltaTemplate(b"content", padding=_PADDING) if state.kind is BlockKind.TEXT else None

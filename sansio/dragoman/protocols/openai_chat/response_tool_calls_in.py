@@ -9,6 +9,8 @@ a reasoning block before the call, because the server needs them back with it.
 
 from __future__ import annotations
 
+from itertools import repeat
+
 import msgspec
 
 from dragoman._ir import events
@@ -54,6 +56,28 @@ class StreamedCall(msgspec.Struct):
         self._end.feed("".join(self.pieces[self._seen :]))
         self._seen = len(self.pieces)
         return self._end.reached
+
+    def repeats(self, piece: str) -> bool:
+        """True if a piece is all of the arguments once more, with which some servers end a call.
+
+        See BerriAI/litellm#20480 and anomalyco/opencode#17339, read in November 2026.
+        """
+        if not self.pieces or not piece.startswith(self.pieces[0]) or not self.is_complete():
+            return False
+        self.pieces[:] = [self.text]  # joined once, however many pieces follow
+        self._seen = 1
+        return piece == self.pieces[0]
+
+    def add(self, texts: list[str]) -> None:
+        """Add pieces behind the first one, and take those that repeat all of the arguments out of the list."""
+        if any(map(str.startswith, texts, repeat(self.pieces[0]))):
+            pieces, texts[:] = texts[:], []
+            for piece in pieces:
+                if not self.repeats(piece):
+                    self.pieces.append(piece)
+                    texts.append(piece)
+        else:
+            self.pieces += texts
 
 
 class IdAllocator(msgspec.Struct):
@@ -122,7 +146,7 @@ class ToolCallReader(msgspec.Struct):
                 raise unreadable_response("a tool call continues after its arguments were complete")
             self._emit_extra(call, out)
             return
-        self._fill(call, call_id, name, piece, out)
+        self._fill(call, call_id, name, "" if call.repeats(piece) else piece, out)
 
     def end(self, cut: bool, out: list[Event]) -> None:
         """End all calls, because the choice ends. cut: it was cut short, so the last call may be incomplete."""
