@@ -9,7 +9,6 @@ through the rules of the HTML standard, 9.2.6.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -23,6 +22,8 @@ BOM = b"\xef\xbb\xbf"
 _BLANK_LINES = re.compile(rb"\n{3,}")
 # Every event has this in it.
 _DATA = b"data"
+# For a parser whose data is limited already.
+ANY_SIZE = 2**62
 _LARGE_BYTES = 1024 * 1024
 _CR = ord("\r")  # as a number, which `in` finds four times as fast as a byte
 
@@ -167,8 +168,8 @@ def with_lf(data: bytes) -> bytes:
 
 
 def parse_frames(data: bytes) -> Iterator[Frame]:
-    """Give the frames, also a last one that no blank line ends. Of any size, because the data is limited already."""
-    parser = SSEParser(max_event_bytes=sys.maxsize)
+    """Give the frames, also a last one that no blank line ends, of any size."""
+    parser = SSEParser(max_event_bytes=ANY_SIZE)
     for raw_event in parser.receive_raw_events(data):
         if (frame := parse_raw_event(raw_event)) is not None:
             yield frame

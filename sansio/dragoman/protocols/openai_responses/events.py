@@ -7,7 +7,6 @@ not at all. A stored response begins before its upstream is called, so that a cl
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
 
 import msgspec
@@ -15,7 +14,7 @@ import msgspec
 from dragoman._wire.errors import WireError
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode, encode, object_or_none
-from dragoman._wire.sse import Frame, SSEParser, encode_frame
+from dragoman._wire.sse import ANY_SIZE, Frame, SSEParser, encode_frame
 from dragoman.codec import StoredEventWriter
 from dragoman.protocols.openai_responses.errors import error_event
 
@@ -92,7 +91,7 @@ class StoredEvents(StoredEventWriter):
         self.final: JSONObject | None = None
         self._numbers = EventNumbers(first, members)
         # The data is limited already, and a text may have more bytes where it is written than where it was read.
-        self._parser = SSEParser(max_event_bytes=sys.maxsize)
+        self._parser = SSEParser(max_event_bytes=ANY_SIZE)
 
     @property
     def next(self) -> int:
