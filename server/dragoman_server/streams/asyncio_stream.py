@@ -175,7 +175,7 @@ class AsyncioStream(asyncio.Protocol):
         self._eof, self._take = True, None
 
     def alpn_protocol(self) -> str | None:
-        tls = self._open_transport().get_extra_info("ssl_object")
+        tls = self._transport.get_extra_info("ssl_object")  # also if the peer has left meanwhile
         return None if tls is None else cast("ssl.SSLObject", tls).selected_alpn_protocol()
 
     # Called by the loop.

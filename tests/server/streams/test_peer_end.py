@@ -9,6 +9,7 @@ import anyio
 import pytest
 from virtual_time import REAL_BACKENDS, UVLOOP
 
+from dragoman_server.streams.connect import open_byte_stream
 from dragoman_server.streams.peer_end import wait_for_peer_end
 
 pytestmark = [
@@ -34,3 +35,12 @@ async def test_the_end_is_noticed_behind_bytes_if_a_file_can_be_opened(
         with anyio.move_on_after(5 if noticed else 0.01) as waiting:
             await wait_for_peer_end(ours)
     assert waiting.cancelled_caught is not noticed
+
+
+async def test_a_connection_that_has_ended_has_its_protocol() -> None:
+    """Clients leave right behind the handshake of TLS: that is no error of the gateway."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        stream = await open_byte_stream(ours)
+        stream.abort()
+        assert stream.alpn_protocol() is None
