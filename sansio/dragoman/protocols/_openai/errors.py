@@ -131,9 +131,8 @@ def parse_error(value: JSON, status: int | None = None) -> WireError:
     body: JSONObject = value if type(value) is dict else {"message": value}
     found = body.get("error")
     error: JSONObject = found if type(found) is dict else body
-    number = error.get("code")
-    if status is None and _is_status(number):
-        status = number
+    if status is None:
+        status = next(filter(None, [_status_in(error.get(name)) for name in _STATUS_MEMBERS]), None)
     message = _message_of(error, body) or (
         f"the upstream reported an error{f' (status {status})' if status else ''}"
     )
@@ -175,14 +174,20 @@ def _message_of(error: JSONObject, body: JSONObject) -> str:
     return message
 
 
-def _is_status(code: JSON) -> bool:
-    return type(code) is int and 400 <= code < 600
+# Where servers put the status of an error into its object: MiniMax uses the second (modelscope#1691, read in November
+# 2026), NVIDIA's the third.
+_STATUS_MEMBERS = ("code", "http_code", "status")
+
+
+def _status_in(value: JSON) -> int | None:
+    """Return the status of an error that a member says, as a number or as text; None for anything else."""
+    number = int(value) if type(value) is str and len(value) == 3 and value.isdecimal() else value
+    return number if type(number) is int and 400 <= number < 600 else None
 
 
 def _name(value: JSON) -> str | None:
     """Return a code, type or id as text. Numbers that are statuses only repeat what the response says."""
-    number = int(value) if type(value) is str and len(value) == 3 and value.isdecimal() else value
-    if _is_status(number):
+    if _status_in(value) is not None:
         return None
     return str(value) if type(value) is int else value if type(value) is str and value else None
 

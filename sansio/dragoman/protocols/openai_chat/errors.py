@@ -13,8 +13,10 @@ def has_error(chunk: JSONObject) -> bool:
     if chunk.get("error"):
         return True
     # Mistral: {object: error, message, type, code} or {detail} (php-mistral#76, read 2026-11-22). We have seen the
-    # first from vLLM, too, and the second from FastAPI.
-    return "choices" not in chunk and (chunk.get("object") == "error" or "detail" in chunk)
+    # first from vLLM, too, and the second from FastAPI. Others send the members of the error object without one.
+    return "choices" not in chunk and (
+        chunk.get("object") == "error" or "detail" in chunk or type(chunk.get("message")) is str
+    )
 
 
 def error_frame(error: WireError) -> bytes:
