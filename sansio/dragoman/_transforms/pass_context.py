@@ -43,20 +43,18 @@ class Contents(msgspec.Struct, frozen=True):
         ids: The ids of all calls and results.
     """
 
-    subjects: set[Subject]
-    shaped: list[Any]
-    marked: list[Part]
-    calls: list[ToolCall]
-    ids: set[str]
+    subjects: set[Subject] = set()
+    shaped: list[Any] = []
+    marked: list[Part] = []
+    calls: list[ToolCall] = []
+    ids: set[str] = set()
 
 
 def find_contents(messages: Sequence[Message]) -> Contents:
     """Return what the messages hold, by one walk."""
-    subjects: set[Subject] = set()
-    shaped_messages: list[Any] = []
-    shaped: list[Any] = []
-    marked: list[Part] = []
-    calls: list[ToolCall] = []
+    found = Contents()
+    subjects, shaped, marked, calls = found.subjects, found.shaped, found.marked, found.calls
+    shaped_parts: list[Any] = []
     ids: list[str] = []  # of turns' calls
     strays: list[str] = []  # ids of other calls, and of results without one
     waiting: set[str] = set()  # ids of a turn's calls without a result yet
@@ -68,7 +66,7 @@ def find_contents(messages: Sequence[Message]) -> Contents:
         if not within or (waiting and (answering if is_turn else message.role != "user")):
             is_paired = False
         if message.shape is not None:
-            shaped_messages.append(message)
+            shaped.append(message)
         if message.name is not None or message.phase is not None:
             subjects.add(SPEAKERS)
         for part in within:
@@ -87,10 +85,7 @@ def find_contents(messages: Sequence[Message]) -> Contents:
                     is_paired = is_paired and not waiting
             elif type(part) is ToolResult:
                 if not part.plain_text:
-                    inner = find_contents((Message("user", part.parts),))
-                    subjects |= inner.subjects - {UNPAIRED}
-                    shaped += inner.shaped
-                    marked += inner.marked
+                    _find_inside(part, found, shaped_parts)
                 if part.kind is _CUSTOM:
                     subjects.add(CUSTOM_CALLS)
                 if is_turn or part.call_id not in waiting:
@@ -102,17 +97,29 @@ def find_contents(messages: Sequence[Message]) -> Contents:
                 subjects.add(type(part))
                 is_paired = is_paired and (is_turn or not waiting)
             if part.shape is not None:
-                shaped.append(part)
+                shaped_parts.append(part)
             if part.cache is not None:
                 marked.append(part)
-    used_ids = set(ids)
-    if waiting or not is_paired or len(used_ids) < len(ids):
+    found.ids.update(ids)
+    if waiting or not is_paired or len(found.ids) < len(ids):
         subjects.add(UNPAIRED)
-    used_ids.update(strays)
-    for subject, found in ((UNREAD, shaped_messages or shaped), (MARKS, marked), (ToolCall, used_ids)):
-        if found:
-            subjects.add(subject)
-    return Contents(subjects, shaped_messages + shaped, marked, calls, used_ids)
+    found.ids.update(strays)
+    shaped += shaped_parts
+    if shaped:
+        subjects.add(UNREAD)
+    if marked:
+        subjects.add(MARKS)
+    if found.ids:
+        subjects.add(ToolCall)
+    return found
+
+
+def _find_inside(result: ToolResult, found: Contents, shaped: list[Any]) -> None:
+    """Add what the parts of a result hold. shaped: those with a shape."""
+    inner = find_contents((Message("user", result.parts),))
+    found.subjects.update(inner.subjects - {UNPAIRED})
+    found.marked.extend(inner.marked)
+    shaped += inner.shaped
 
 
 def map_parts(
