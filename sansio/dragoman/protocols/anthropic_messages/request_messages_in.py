@@ -221,6 +221,8 @@ def _read_tool_result(block: JSONObject, path: str, context: ReadContext) -> Par
     is_native, context.is_native = context.is_native, True
     if content is not None:
         parts = read_content(content, f"{path}/content", context, readers=_RESULT_READERS)
+    is_usual = len(block) == 3 and bool(parts)
+    only = parts[0] if is_usual and len(parts) == 1 else None
     result = ToolResult(
         CHECKS.required(block, "tool_use_id", path, STRING),
         parts,
@@ -228,7 +230,8 @@ def _read_tool_result(block: JSONObject, path: str, context: ReadContext) -> Par
         cache=read_cache_mark(block, path),
         path=path,
         native=block,
-        shape=TOOL_RESULT_SHAPE,
+        shape=None if is_usual else TOOL_RESULT_SHAPE,
+        plain_text=only.text if type(only) is Text and only.shape is None else "",
     )
     if not context.is_native:
         return changed(result)

@@ -310,24 +310,14 @@ def _simple_message(message: Message, role: str) -> JSONObject | None:
     part = parts[0]
     if type(part) is ToolResult and part.plain_text:
         return {"role": "tool", "tool_call_id": part.call_id, "content": part.plain_text}
-    if type(part) is Text:
-        if (
-            part.text
-            and part.cache is None
-            and part.citations is None
-            and (role != "user" or message.role == role)
-        ):
-            return {"role": role, "content": part.text}
-    elif type(part) is ToolResult and message.role == "user" and len(part.content) == 1:
-        text = part.content[0]
-        if (
-            part.cache is None
-            and not part.is_error
-            and type(text) is Text
-            and text.cache is None
-            and text.citations is None
-        ):
-            return {"role": "tool", "tool_call_id": part.call_id, "content": text.text}
+    if (
+        type(part) is Text
+        and part.text
+        and part.cache is None
+        and part.citations is None
+        and (role != "user" or message.role == role)
+    ):
+        return {"role": role, "content": part.text}
     return None
 
 
