@@ -179,14 +179,14 @@ def read_response_format(body: JSONObject, extra: JSONObject) -> ResponseFormat 
     if kind == "json_object":
         return ResponseFormat(path=path)
     if kind == "json_schema":
-        schema = CHECKS.required(value, "json_schema", path, OBJECT)
+        schema, at = CHECKS.required(value, "json_schema", path, OBJECT), f"{path}/json_schema"
         return ResponseFormat(
             schema.get("schema") or {},
-            schema.get("name"),
-            schema.get("description"),
+            CHECKS.optional(schema, "name", at, STRING),
+            CHECKS.optional(schema, "description", at, STRING),
             schema.get("strict"),
             extra_members(schema, FORMAT_SHAPE),
-            f"{path}/json_schema",
+            at,
         )
     if kind != "text" or "response_format" in extra:
         extra["response_format"] = value  # a server's own kind, such as a grammar
