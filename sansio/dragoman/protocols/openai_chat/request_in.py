@@ -272,6 +272,7 @@ class _MessageReader(msgspec.Struct):
             path=path,
             before=extra_members(item, TOOL_MESSAGE_SHAPE),
             shape={},
+            plain_text=_plain_text(parts) if len(item) == 3 and item["role"] == "tool" else "",
         )
         # The name of role `function` is its call's; in other roles it is the speaker's.
         name = item.get("name") if item["role"] == "tool" else None
@@ -289,6 +290,12 @@ _ROLES: dict[str, Callable[[_MessageReader, JSONObject, Paths], Message]] = {
 }
 
 
+def _plain_text(parts: list[Part]) -> str:
+    """Return the text of parts that are one text without other members, "" for others."""
+    only = parts[0] if len(parts) == 1 else None
+    return only.text if type(only) is Text and only.shape is None else ""
+
+
 def _message(item: JSONObject, path: str, parts: list[Part], shape: Mapping[str, Shape]) -> Message:
     """Build a message. A cache mark on the message is read as one on its last part."""
     mark = read_cache_mark(item, path)
@@ -298,7 +305,16 @@ def _message(item: JSONObject, path: str, parts: list[Part], shape: Mapping[str,
             parts[-1] = changed(last, cache=mark)
         else:
             shape = {**shape, **dict.fromkeys(CACHE_MARKS, Setting(None))}
-    message = Message(item["role"], tuple(parts), path, item.get("name"), native=item, shape=shape)
+    is_usual = len(item) == 2 and "content" in item
+    message = Message(
+        item["role"],
+        tuple(parts),
+        path,
+        item.get("name"),
+        native=item,
+        shape=None if is_usual else shape,
+        plain_text=_plain_text(parts) if is_usual else "",
+    )
     is_odd = any(part.native is None and part.shape is not None for part in parts)
     return changed(message) if is_odd else message
 
