@@ -105,12 +105,9 @@ def find_contents(messages: Sequence[Message]) -> Contents:
         subjects.add(UNPAIRED)
     found.ids.update(strays)
     shaped += shaped_parts
-    if shaped:
-        subjects.add(UNREAD)
-    if marked:
-        subjects.add(MARKS)
-    if found.ids:
-        subjects.add(ToolCall)
+    for subject, some in ((UNREAD, shaped), (MARKS, marked), (ToolCall, found.ids)):
+        if some:
+            subjects.add(subject)
     return found
 
 

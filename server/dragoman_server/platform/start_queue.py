@@ -15,7 +15,7 @@ from dragoman_server.platform.changes import Changes, Flag
 MANY = 4
 
 
-class Turn(Flag):
+class StartTurn(Flag):
     """The turn of a task, set when it may begin."""
 
     __slots__ = ("connection",)
@@ -36,9 +36,9 @@ class StartQueue:
 
     def __init__(self) -> None:
         self._called = 0  # they may begin, and have not yet
-        self._waiting: OrderedDict[object, dict[Turn, None]] = OrderedDict()  # by connection
+        self._waiting: OrderedDict[object, dict[StartTurn, None]] = OrderedDict()  # by connection
 
-    def enter(self, connection: object, changes: Changes | None = None) -> Turn | None:
+    def enter(self, connection: object, changes: Changes | None = None) -> StartTurn | None:
         """Return what a task has to wait for before it begins, None if it may begin at once. begin() has to follow.
 
         changes: in which its turn is noted, if it waits for others there, too.
@@ -46,18 +46,18 @@ class StartQueue:
         if self._called < MANY:
             self._called += 1
             return None
-        turn = Turn(connection, changes)
+        turn = StartTurn(connection, changes)
         self._waiting.setdefault(connection, {})[turn] = None
         return turn
 
-    async def wait(self, turn: Turn) -> None:
+    async def wait(self, turn: StartTurn) -> None:
         """Wait until the task may begin."""
         if turn.is_set:  # in the turn of the event loop that runs now
             await anyio.lowlevel.checkpoint()
         else:
             await turn.wait()
 
-    def begin(self, turn: Turn | None) -> None:
+    def begin(self, turn: StartTurn | None) -> None:
         """Note that the task begins, or that it never will, because it was cancelled."""
         if turn is not None and not turn.is_set:
             self._remove(turn)
@@ -70,7 +70,7 @@ class StartQueue:
         else:
             self._called -= 1
 
-    def _remove(self, turn: Turn) -> None:
+    def _remove(self, turn: StartTurn) -> None:
         turns = self._waiting[turn.connection]
         del turns[turn]
         if not turns:

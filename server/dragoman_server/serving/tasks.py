@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message
 
 from dragoman_server.platform.cancellation import RestOfTask
 from dragoman_server.platform.changes import Changes, futures_of_task
-from dragoman_server.platform.start_queue import StartQueue, Turn
+from dragoman_server.platform.start_queue import StartQueue, StartTurn
 
 _log = logging.getLogger("dragoman.http")
 
@@ -171,7 +171,7 @@ _LAST_S = 1.0
 Request: TypeAlias = anyio.CancelScope | TaskHandle[None]
 
 # What serves a request, its ASGI scope, what it receives, what takes what it sends, and its turn.
-_Work: TypeAlias = tuple[ASGIApp, Any, AppEvents, AppSend, Turn | None]
+_Work: TypeAlias = tuple[ASGIApp, Any, AppEvents, AppSend, StartTurn | None]
 
 
 class AppTasks:

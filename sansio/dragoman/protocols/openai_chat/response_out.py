@@ -343,9 +343,7 @@ def _whole_choice(
         "logprobs": logprobs if any(logprobs.values()) else None,
         "finish_reason": choice.finish_reason(stopped),
     }
-    if stopped.sequence is not None:
-        body["stop_reason"] = stopped.sequence
-    return body
+    return body if stopped.sequence is None else {**body, "stop_reason": stopped.sequence}
 
 
 def _is_response_member(block: events.Opaque) -> bool:
