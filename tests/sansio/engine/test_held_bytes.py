@@ -68,6 +68,21 @@ def test_what_the_end_of_a_response_ends_is_held(kind: str, most: int) -> None:
         assert most / 2 < added < most
 
 
+@pytest.mark.parametrize("learned", [1, 100])
+def test_texts_that_the_end_repeats_are_held_by_what_that_costs(learned: int) -> None:
+    """Else it would be written in the event loop, however long they are."""
+    pair = {"client": "openai_responses", "upstream": "openai_chat"}
+    body = b'{"model":"m","input":"Hi","stream":true}'
+    context = RequestTranslator(**pair).translate(body).response_context(id="a", now=0)
+    machine = ResponseTranslator(**pair, context=context)
+    for _ in range(learned):
+        text = "x" * (100_000 // learned - 16)
+        machine.receive_data(
+            f'data: {{"choices":[{{"index":0,"delta":{{"content":"{text}"}}}}]}}\n\n'.encode()
+        )
+    assert 100_000 / 8 <= machine.held_bytes < 100_000 / 8 + 200
+
+
 def test_a_relay_observes_a_large_frame_in_its_own_read() -> None:
     machine = relay(True)
     usage = b'"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}'
