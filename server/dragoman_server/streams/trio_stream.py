@@ -294,9 +294,21 @@ class _TrioTlsStream(TrioStream):
         self._check_open()
         with _limits(timeout, "nothing was received in time"):
             try:
-                return await self._read_until_done(self._tls.read, READ_SIZE)
+                return await self._read_until_done(self._read_records)
             except ssl.SSLEOFError:  # most servers close the socket without close_notify
                 return b""
+
+    def _read_records(self) -> bytes:
+        """Return the content of all records that are there: a peer may send one for each byte."""
+        data = self._tls.read(READ_SIZE)
+        if not data or not self._incoming.pending:
+            return data
+        parts, room = [data], READ_SIZE - len(data)
+        with contextlib.suppress(ssl.SSLError):  # the next read has it again
+            while room > 0 and self._incoming.pending and (data := self._tls.read(room)):
+                parts.append(data)
+                room -= len(data)
+        return b"".join(parts)
 
     def receive_each(self, take: Take, timeout: float | None) -> Awaitable[None]:
         return self._receive_each(take, timeout)

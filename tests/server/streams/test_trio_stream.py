@@ -337,19 +337,20 @@ async def test_tls_has_the_same_errors(
     assert not stream.is_reusable()
 
 
-async def test_records_that_nobody_has_read_make_a_stream_unusable(
-    nursery: trio.Nursery, tmp_path: Path
-) -> None:
-    """They came in one read of the socket, so no look at it finds them: they would answer the next request."""
+async def answered(nursery: trio.Nursery, tmp_path: Path, *records: bytes) -> TrioStream:
+    """Return a stream with TLS, to which its peer has sent these records."""
     certificate = make_certificate(tmp_path)
-    done = trio.Event()
+    sent = trio.Event()
 
     async def serve(plain: trio.SocketStream) -> None:
         async with plain:
             peer = trio.SSLStream(plain, certificate.server(), server_side=True, https_compatible=True)
             await peer.receive_some()
-            await peer.send_all(b"x" * (16 * 1024 + 1))  # two records
-            await done.wait()
+            for record in records:
+                await peer.send_all(record)
+            sent.set()
+            with trio.move_on_after(5):
+                await peer.receive_some()
 
     ours, theirs = trio.socket.socketpair()
     nursery.start_soon(serve, trio.SocketStream(theirs))
@@ -357,10 +358,26 @@ async def test_records_that_nobody_has_read_make_a_stream_unusable(
     raw.setblocking(False)
     stream = await TrioStream.open(raw, certificate.client(), "127.0.0.1")
     await stream.send_all(b"hello", 1)
+    await sent.wait()
+    return stream
+
+
+async def test_records_that_nobody_has_read_make_a_stream_unusable(
+    nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They came in one read of the socket, so no look at it finds them: they would answer the next request."""
+    monkeypatch.setattr(trio_stream, "READ_SIZE", 16 * 1024)
+    stream = await answered(nursery, tmp_path, b"x" * (16 * 1024), b"x")
     assert len(await stream.receive(1)) == 16 * 1024
     assert TrioStream.is_reusable(stream)
     assert not stream.is_reusable()
     assert await stream.receive(1) == b"x"
     assert stream.is_reusable()
-    done.set()
+    stream.abort()
+
+
+async def test_small_records_are_read_together(nursery: trio.Nursery, tmp_path: Path) -> None:
+    """So a peer that sends a record for each byte does not hold the loop."""
+    stream = await answered(nursery, tmp_path, *[b"x"] * 100)
+    assert len(await stream.receive(1)) == 100
     stream.abort()
