@@ -232,14 +232,13 @@ class ClientLimits:
     async def reserve_more(
         self, key: ClientKey, reserved: Sequence[BudgetReservation], dollars: float
     ) -> Sequence[BudgetReservation]:
-        """Reserve what a request costs by a higher estimate, instead of the amounts of admit().
+        """Reserve what a request costs by a higher estimate than that of admit(), which has made the reservations.
 
         dollars: all of it. Raises ClientRefused.
         """
-        more = await self._reserve(key, dollars, self._clock())
-        if more:
-            await self._release(reserved)
-        return more or reserved
+        missing = dollars - max([each.dollars for each in reserved], default=0.0)
+        more = await self._reserve(key, missing, self._clock()) if missing > 0 else ()
+        return [*reserved, *more]
 
     async def _reserve(self, key: ClientKey, dollars: float, now: float) -> Sequence[BudgetReservation]:
         reserved = list[BudgetReservation]()
