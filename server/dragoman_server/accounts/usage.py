@@ -36,7 +36,8 @@ class Meter:
 
     def add(self, data: bytes) -> None:
         """Count bytes of the response's body."""
-        events = data.count(b"\n\n") or data.count(b"\n\r\n")
+        # The last are those of a WebSocket: no JSON text has the separator of a JSON text sequence (RFC 7464) in it.
+        events = data.count(b"\n\n") or data.count(b"\n\r\n") or data.count(b"\x1e")
         # The first events of a stream repeat the request, and are sent together with the first text.
         if self._events or not events:
             self._size += len(data) - events * _FRAME_BYTES

@@ -15,6 +15,11 @@ FRAME = b"data: " + json.dumps(chunk({"content": "word "})).encode() + b"\n\n"
 HEAD = b'data: {"instructions": "' + b"x" * 9000 + b'"}\n\n'
 
 
+def sequence(events: bytes) -> bytes:
+    """Return the same events as a JSON text sequence."""
+    return b"".join(b"\x1e%b\n" % event.partition(b"data: ")[2] for event in events.split(b"\n\n")[:-1])
+
+
 MEASURED: list[tuple[list[bytes], int, int]] = [
     ([], 0, 0),
     ([b"x" * 400], 100, 100),  # a whole response
@@ -26,6 +31,8 @@ MEASURED: list[tuple[list[bytes], int, int]] = [
     ([FRAME.replace(b"\n", b"\r\n")] * 10, 10, 15),
     ([HEAD + FRAME, *[FRAME] * 10], 11, 15),  # repeated parts of the request are no output
     ([FRAME, *[b": keepalive\n\n"] * 10], 1, 11),
+    # Events of a WebSocket.
+    ([sequence(HEAD + FRAME), *[sequence(FRAME)] * 10], 11, 15),
     ([b""], 0, 0),
 ]
 
