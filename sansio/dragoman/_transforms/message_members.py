@@ -21,21 +21,20 @@ _MEMBERS = {"name": "names on messages", "phase": "message phases"}
 
 def fit_message_members(request: Request, context: PassContext) -> Request:
     """Put carried phases back, and drop the members of messages that the upstream does not have."""
-    messages, is_changed = list(request.messages), False
-    if Reasoning in context.contents.subjects:
-        messages = []
-        for message in request.messages:
-            messages += _with_phases(message) if message.role == "assistant" else (message,)
-        is_changed = tuple(map(id, messages)) != tuple(map(id, request.messages))
-    for number, message in enumerate(messages):
-        if message.name is not None or message.phase is not None:
-            messages[number] = _fit(message, context)
-            is_changed = is_changed or messages[number] is not message
-    return msgspec.structs.replace(request, messages=tuple(messages)) if is_changed else request
+    fitted = [
+        each if each.name is None and each.phase is None else _fit(each, context)
+        for message in request.messages
+        for each in _with_phases(message)
+    ]
+    if list(map(id, fitted)) == list(map(id, request.messages)):
+        return request
+    return msgspec.structs.replace(request, messages=tuple(fitted))
 
 
 def _with_phases(message: Message) -> tuple[Message, ...]:
     """Return a message for each phase that the client carried in it, the message itself if there is none."""
+    if message.plain_text or message.role != "assistant":
+        return (message,)
     pieces: list[tuple[str | None, list[Part]]] = [(message.phase, [])]
     for part in message.parts:
         phase = unwrap_phase(part.signature) if type(part) is Reasoning else None
