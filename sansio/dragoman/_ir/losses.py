@@ -34,6 +34,8 @@ class LossCode(Enum):
     BREACH = "breach"  # the model broke a rule of the client that the upstream is not known to enforce
     UNCHECKED = "unchecked"  # such a rule could not be checked
 
+    __hash__ = object.__hash__  # without a call of Python: the ledger looks each loss up
+
 
 _DROPPED = LossCode.DROPPED  # members of an Enum are slow to look up
 
