@@ -272,16 +272,16 @@ class _TurnWriter(msgspec.Struct):
 
     def add(self, part: Part, message: Message) -> None:
         native = self._writer.native
-        if isinstance(part, ToolCall):
+        if type(part) is ToolCall:
             self._add_call(part)
-        elif isinstance(part, Reasoning):
+        elif type(part) is Reasoning:
             self.reasoning.append((part, len(self.calls), message))
-        elif isinstance(part, Refusal) and not (native and part.native is not None):
+        elif type(part) is Refusal and not (native and part.native is not None):
             self.refusals.append(part.text)
-        elif isinstance(part, OpaquePart) and part.kind == "audio" and part.origin == NAME:
+        elif type(part) is OpaquePart and part.kind == "audio" and part.origin == NAME:
             self.body["audio"] = part.native
         else:
-            if self.calls and not native and isinstance(part, Text):
+            if self.calls and not native and type(part) is Text:
                 self._writer.ledger.altered(part.path, "text after a tool call is sent before it")
             self._writer.write_part(part, message, self.content)
 
@@ -389,7 +389,7 @@ class _TurnWriter(msgspec.Struct):
 
 def _is_split_by_citation(before: Part, part: Part) -> bool:
     """True if two texts are pieces of one that a citation has split."""
-    if not isinstance(before, Text) or not isinstance(part, Text):
+    if type(before) is not Text or type(part) is not Text:
         return False
     cited = before.citations is not None or part.citations is not None
     return cited and before.cache is None and not (before.rendered or part.rendered)
