@@ -333,5 +333,5 @@ def test_a_stream_that_a_stop_cuts_ends_with_an_error_and_without_an_end(
         while data := client.recv(65_536):
             received += data
         assert gateway.wait() == 0
-    assert b'{"error":{"message":"the gateway has stopped in the middle of the response"' in received
+    assert b'{"error":{"message":"the gateway is stopping: the response is cut here"' in received
     assert not received.endswith(b"0\r\n\r\n")

@@ -16,7 +16,7 @@ from dragoman_server.platform.timers import Timer, event_loop_timers
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.proxying.outbox import Outbox
 
-_STOPPED = WireError(ErrorKind.OVERLOADED, "the gateway has stopped in the middle of the response")
+_STOPPED = WireError(ErrorKind.OVERLOADED, "the gateway is stopping: the response is cut here")
 
 
 class StreamSource(Protocol):

@@ -54,7 +54,7 @@ class ValkeyConnection:
         self.name = f"{what} {self._url.where}"
         self._error = error
         self._connection: BaseConnection | None = None
-        self._uses = anyio.CancelScope()  # of the open connection
+        self._uses: anyio.CancelScope | None = None  # of the open connection
         self._failure = "not connected yet"
 
     async def evaluate(self, script: str, keys: Sequence[str], *arguments: int | str | bytes) -> Any:
@@ -86,7 +86,8 @@ class ValkeyConnection:
         except Exception as error:
             self._failure = f"a response cannot be read: {_reason(error)}"
             self._connection = None
-            self._uses.cancel()
+            if self._uses is not None:
+                self._uses.cancel()
             raise self._error(f"{self.name}: {self._failure}") from error
 
     @asynccontextmanager
