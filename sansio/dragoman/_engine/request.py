@@ -344,7 +344,8 @@ class RequestTranslator:
         named, in_body = upstream_model, not self._upstream.model_in_path
         if not in_body and "model" in head.fields:  # the path's counts, and the upstream gets no other one
             prefix = "" if self._upstream.model_list is None else self._upstream.model_list.name_prefix
-            named, in_body = prefix + named, peek(body).model.removeprefix(prefix) != named
+            bare = named.removeprefix(prefix)
+            named, in_body = prefix + bare, peek(body).model.removeprefix(prefix) != bare
         members = frozenset(head.fields)
         if self._restores(body, signed_reasoning):
             decoded = decode_object(body, "the request body")

@@ -252,6 +252,13 @@ def test_an_upstream_gets_no_model_but_that_of_the_path(
         assert out.body == body
 
 
+@pytest.mark.parametrize("model", [None, "m", "models/m"])
+def test_the_list_name_of_a_model_in_a_body_has_its_prefix_once(model: str | None) -> None:
+    """The path may name none: only the gateway reads it."""
+    body = b'{"model":"models/m","contents":[]}'
+    assert RequestTranslator(client="gemini", upstream="gemini").translate(body, model=model).body == body
+
+
 # Requests of the upstream's own protocol that are fitted to it all the same
 
 REWRITE = Capabilities(relay="rewrite", refuses=frozenset({"seed"}))
