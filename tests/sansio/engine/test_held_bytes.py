@@ -80,7 +80,7 @@ def test_texts_that_the_end_repeats_are_held_by_what_that_costs(learned: int) ->
         machine.receive_data(
             f'data: {{"choices":[{{"index":0,"delta":{{"content":"{text}"}}}}]}}\n\n'.encode()
         )
-    assert 100_000 / 8 <= machine.held_bytes < 100_000 / 8 + 200
+    assert 100_000 / 24 <= machine.held_bytes < 100_000 / 24 + 200
 
 
 def test_a_relay_observes_a_large_frame_in_its_own_read() -> None:
