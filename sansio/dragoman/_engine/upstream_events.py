@@ -47,8 +47,10 @@ MAX_TEXT = MAX_EVENT_BYTES
 # The most bytes besides texts, of events that have more or gave nothing yet: as many as a whole response may have.
 MAX_KEPT_BYTES = MAX_DOCUMENT_BYTES
 _KEPT = frozenset({Annotation, BlockStarted, Compacted, Logprobs, Opaque, SignatureDelta})
-# To write a text again takes so many times less, at least, than to translate as many bytes of small events.
+# To write a text again takes so many times less, at least, than to translate as many bytes of small events; and to write
+# again what else is kept.
 _TEXT_WEIGHT = 24
+_KEPT_WEIGHT = 8
 
 _FIGURES_FIRST: dict[type[Event], int] = {Started: 0, Usage: 1}
 
@@ -133,14 +135,15 @@ class StreamEvents:
         self._reader = upstream.stream_reader(context, losses)
         self._fast_path = FastPath()
         self._pairs = _PairJoiner()
-        self._kept_bytes = 0  # see MAX_KEPT_BYTES
+        self._quiet_bytes = 0  # of events that gave nothing yet
+        self._kept_bytes = 0  # of events that gave more than a text
 
     @property
     def held_bytes(self) -> int:
         """The bytes that are held of an unfinished event, with those of what the next event may end: events that
-        gave nothing yet or more than a text, open blocks, and texts that are written again."""
-        text = self._fast_path.size // _TEXT_WEIGHT
-        return self._sse.held_bytes + self._kept_bytes + _BLOCK_BYTES * len(self.checker.open_blocks) + text
+        gave nothing yet, open blocks, and what is written again, by what that costs."""
+        again = self._fast_path.size // _TEXT_WEIGHT + self._kept_bytes // _KEPT_WEIGHT
+        return self._sse.held_bytes + self._quiet_bytes + _BLOCK_BYTES * len(self.checker.open_blocks) + again
 
     @property
     def chars(self) -> int:
@@ -211,10 +214,12 @@ class StreamEvents:
         self._fast_path.size += chars
         if self._fast_path.size > MAX_TEXT:
             raise _too_much_text()
-        if not read or not _KEPT.isdisjoint(map(type, read)):
+        if not read:
+            self._quiet_bytes += len(raw_event)
+        elif not _KEPT.isdisjoint(map(type, read)):
             self._kept_bytes += max(0, len(raw_event) - chars)
-            if self._kept_bytes > MAX_KEPT_BYTES:
-                raise unreadable_response(f"it has more than {MAX_KEPT_BYTES} bytes besides its texts")
+        if self._quiet_bytes + self._kept_bytes > MAX_KEPT_BYTES:
+            raise unreadable_response(f"it has more than {MAX_KEPT_BYTES} bytes besides its texts")
 
     def receive_eof(self) -> Iterator[Event]:
         """Give the last events. Raises TruncatedResponse if the response is not complete."""
