@@ -160,6 +160,8 @@ class RequestTranslator:
         self._policy = policy
         self._signer = signer
         self._max_fan_out = max_fan_out
+        # Of a model's name in a body, maybe.
+        self._name_prefix = "" if self._upstream.model_list is None else self._upstream.model_list.name_prefix
         self._endpoint = endpoint or self._client.endpoints[0]
         # The line that the upstream must not get. Where losses are refused it stays, because it can be sent.
         keeps_billing = capabilities.billing_header or capabilities.unwraps_signatures
@@ -343,9 +345,8 @@ class RequestTranslator:
         upstream_model = model or head.model
         named, in_body = upstream_model, not self._upstream.model_in_path
         if not in_body and "model" in head.fields:  # the path's counts, and the upstream gets no other one
-            prefix = "" if self._upstream.model_list is None else self._upstream.model_list.name_prefix
-            bare = named.removeprefix(prefix)
-            named, in_body = prefix + bare, peek(body).model.removeprefix(prefix) != bare
+            named = self._name_prefix + named.removeprefix(self._name_prefix)
+            in_body = peek(body).model not in (named, named.removeprefix(self._name_prefix))
         members = frozenset(head.fields)
         if self._restores(body, signed_reasoning):
             decoded = decode_object(body, "the request body")

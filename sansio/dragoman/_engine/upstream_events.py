@@ -47,8 +47,8 @@ MAX_TEXT = MAX_EVENT_BYTES
 # The most bytes besides texts, of events that have more or gave nothing yet: as many as a whole response may have.
 MAX_KEPT_BYTES = MAX_DOCUMENT_BYTES
 _KEPT = frozenset({Annotation, BlockStarted, Compacted, Logprobs, Opaque, SignatureDelta})
-# To write a text again takes so many times less, at least, than to translate as many bytes of small events; and to write
-# again what else is kept.
+# To write a text again takes so many times less, at least, than to translate as many bytes of small events, and so
+# does to write again what else is kept.
 _TEXT_WEIGHT = 24
 _KEPT_WEIGHT = 8
 

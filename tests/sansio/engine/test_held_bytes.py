@@ -84,7 +84,7 @@ def test_texts_that_the_end_repeats_are_held_by_what_that_costs(learned: int) ->
 
 
 def test_what_else_the_end_repeats_is_held_by_what_that_costs() -> None:
-    """Else each read of a long stream with log probabilities would go to a thread, which takes longer than to read it."""
+    """Else each read of a long stream with log probabilities would go to a thread, which takes longer."""
     pair = {"client": "openai_responses", "upstream": "openai_chat"}
     context = (
         RequestTranslator(**pair).translate(b'{"model":"m","input":"Hi"}').response_context(id="a", now=0)
