@@ -16,8 +16,8 @@ from dragoman_server.settings.secret import MASK, MIN_SECRET_LENGTH, Mask
 # The names of headers whose values are credentials, in requests and responses: of clients, of what stands in front of
 # the gateway, and of upstreams. Browsers have a key of OpenAI's in the subprotocols of a WebSocket.
 _SECRET_HEADER = re.compile(
-    r"assertion|auth(?!enticate)|cookie|credential|jwt|key\b|oidc|password|secret|signature|token(?!s)"
-    r"|sec-websocket-protocol",
+    r"api.?key|assertion|auth(?!enticate|ors?\b)|cookie|credential|jwt|(?<!idempotency-)key$|oidc|password|secret"
+    r"|signature|token(?!s|-count)|sec-websocket-protocol",
     re.IGNORECASE,
 )
 

@@ -386,6 +386,7 @@ async def test_credentials_in_headers() -> None:
     for name in (
         *(
             "x-goog-api-key",
+            "ocp-apim-subscription-key",
             "X-Amz-Security-Token",
             "set-cookie",
             "proxy-authorization",
@@ -406,6 +407,11 @@ async def test_credentials_in_headers() -> None:
             ("anthropic-ratelimit-tokens-remaining", "9"),
             ("www-authenticate", "Bearer"),
             ("x-session-id", "abc"),
+        ),
+        *(
+            ("idempotency-key", "abc"),
+            ("x-amzn-bedrock-input-token-count", "9"),
+            ("x-litellm-key-spend", "0.1"),
         ),
         *(("user-agent", "me/1.0"), ("sec-ch-ua-mobile", "?0")),
     )
