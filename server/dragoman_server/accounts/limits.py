@@ -236,23 +236,28 @@ class ClientLimits:
 
         dollars: all of it. Raises ClientRefused.
         """
-        missing = dollars - max([each.dollars for each in reserved], default=0.0)
-        more = await self._reserve(key, missing, self._clock()) if missing > 0 else ()
+        own = max([each.dollars for each in reserved], default=0.0)
+        more = await self._reserve(key, dollars - own, self._clock(), own) if dollars > own else ()
         return [*reserved, *more]
 
-    async def _reserve(self, key: ClientKey, dollars: float, now: float) -> Sequence[BudgetReservation]:
+    async def _reserve(
+        self, key: ClientKey, dollars: float, now: float, own: float = 0.0
+    ) -> Sequence[BudgetReservation]:
+        """Reserve from each budget. own: what the request has of it, which leaves no less for the rest of it."""
         reserved = list[BudgetReservation]()
         try:
             for holder in _with_budget(key):
-                reserved.append(await self._reserve_from(holder, dollars, now))
+                reserved.append(await self._reserve_from(holder, dollars, now, own))
         except BaseException:  # one of them is spent
             await self._release(reserved)
             raise
         return reserved
 
-    async def _reserve_from(self, holder: LimitHolder, dollars: float, now: float) -> BudgetReservation:
+    async def _reserve_from(
+        self, holder: LimitHolder, dollars: float, now: float, own: float
+    ) -> BudgetReservation:
         assert holder.budget is not None
-        limit = holder.budget - _ROUNDING_TOLERANCE
+        limit = holder.budget + own - _ROUNDING_TOLERANCE
         counters, lease = _counters(holder, now), os.urandom(12).hex()
         # A cancelled call would leave the sum unknown. The wait is bounded by _STORE_S.
         with anyio.CancelScope(shield=True):

@@ -417,6 +417,16 @@ async def test_a_request_that_costs_what_was_reserved_needs_no_more() -> None:
     assert await limits.reserve_more(key, first, 0.5) == [*first]
 
 
+@pytest.mark.anyio
+async def test_what_a_request_has_reserved_does_not_refuse_it_the_rest() -> None:
+    key = ClientKey(name="red", hash="", budget=1.0)
+    limits = ClientLimits(Settings(), MemoryAccountStore(), Clock())
+    reserved = await limits.reserve_more(key, await limits.admit(key, 1.5), 2.0)
+    assert sum(each.dollars for each in reserved) == 2.0
+    with pytest.raises(ClientRefused, match="is reserved for its requests"):
+        await limits.admit(key, 0.5)
+
+
 # Models that a request names besides its own.
 
 RESTRICTED = {"models": ["up/m", "up/small-*", "fast"]}
