@@ -272,7 +272,7 @@ class _TrioTlsStream(TrioStream):
     its refusal of the request.
     """
 
-    __slots__ = ("_cut", "_incoming", "_outgoing", "_sending", "_tls")
+    __slots__ = ("_cut", "_incoming", "_outgoing", "_sending", "_tls", "_unreadable")
 
     def __init__(self, connected: socket.socket, tls: ssl.SSLContext, server_hostname: str | None) -> None:
         super().__init__(connected)
@@ -285,6 +285,7 @@ class _TrioTlsStream(TrioStream):
         )
         self._sending = trio.Lock()
         self._cut = False  # inside of a record that was sent: nothing can follow it
+        self._unreadable: ssl.SSLError | None = None  # what is behind the records that were read
 
     async def handshake(self) -> None:
         with _limits(None):
@@ -300,14 +301,20 @@ class _TrioTlsStream(TrioStream):
 
     def _read_records(self) -> bytes:
         """Return the content of all records that are there: a peer may send one for each byte."""
+        if self._unreadable is not None:
+            raise self._unreadable
         data = self._tls.read(READ_SIZE)
         if not data or not self._incoming.pending:
             return data
         parts, room = [data], READ_SIZE - len(data)
-        with contextlib.suppress(ssl.SSLError):  # the next read has it again
+        try:
             while room > 0 and self._incoming.pending and (data := self._tls.read(room)):
                 parts.append(data)
                 room -= len(data)
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:  # OpenSSL says it once, and then that the stream has ended
+            self._unreadable = error.with_traceback(None)
         return b"".join(parts)
 
     def receive_each(self, take: Take, timeout: float | None) -> Awaitable[None]:

@@ -4,6 +4,7 @@ What both event loops' streams have in common is tested through the transport (t
 """
 
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -337,8 +338,8 @@ async def test_tls_has_the_same_errors(
     assert not stream.is_reusable()
 
 
-async def answered(nursery: trio.Nursery, tmp_path: Path, *records: bytes) -> TrioStream:
-    """Return a stream with TLS, to which its peer has sent these records."""
+async def answered(nursery: trio.Nursery, tmp_path: Path, *records: bytes, behind: bytes = b"") -> TrioStream:
+    """Return a stream with TLS, to which its peer has sent these records. behind: sent without TLS."""
     certificate = make_certificate(tmp_path)
     sent = trio.Event()
 
@@ -348,6 +349,7 @@ async def answered(nursery: trio.Nursery, tmp_path: Path, *records: bytes) -> Tr
             await peer.receive_some()
             for record in records:
                 await peer.send_all(record)
+            await plain.send_all(behind)
             sent.set()
             with trio.move_on_after(5):
                 await peer.receive_some()
@@ -380,4 +382,14 @@ async def test_small_records_are_read_together(nursery: trio.Nursery, tmp_path: 
     """So a peer that sends a record for each byte does not hold the loop."""
     stream = await answered(nursery, tmp_path, *[b"x"] * 100)
     assert len(await stream.receive(1)) == 100
+    stream.abort()
+
+
+async def test_what_is_no_record_behind_some_is_an_error_and_no_end(
+    nursery: trio.Nursery, tmp_path: Path
+) -> None:
+    stream = await answered(nursery, tmp_path, b"x", b"x", behind=b"HTTP/1.1 400 Bad Request")
+    assert await stream.receive(1) == b"xx"
+    with pytest.raises(ssl.SSLError, match="WRONG_VERSION_NUMBER"):
+        await stream.receive(1)
     stream.abort()
