@@ -96,7 +96,7 @@ EVENT_HEADERS = CountLimit("headers", 100, "Bedrock sends three", "a message of 
 LINES = CountLimit(
     "lines",
     100_000,
-    "servers send one or two; one for each value of a JSON text is less",
+    "servers send one or two, and some hundred of JSON that is indented",
     "an event of a stream",
 )
 STOP_SEQUENCES = CountLimit(

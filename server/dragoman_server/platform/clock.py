@@ -1,6 +1,6 @@
 """The clock of the running event loop, for what reads it at each event or several times for a request.
 
-And the form of times in texts.
+And the arguments that run an event loop, on trio with a faster clock; and the form of times in texts.
 """
 
 import asyncio

@@ -182,7 +182,7 @@ end
 return {done, healths, {}}
 """
 
-# Keys: the counters; then, if the amount has one, its lease. Returns the sum of each before.
+# Keys: the counters; then, if the amount has a lease, the leases of the first. Returns the sum of each before.
 ADD = (
     _RATES
     + f"""
