@@ -270,6 +270,7 @@ async def test_nothing_follows_a_write_that_was_cancelled(after_s: int) -> None:
 
 @pytest.mark.parametrize("length", [b"", b"200000"])
 async def test_a_large_part_of_a_body_is_written_in_slices(length: bytes) -> None:
+    """Other tasks run between them, however fast the client reads."""
     body = bytes(range(250)) * 800
 
     async def sends_it(scope: Scope, receive: Receive, send: Send) -> None:
@@ -277,10 +278,29 @@ async def test_a_large_part_of_a_body_is_written_in_slices(length: bytes) -> Non
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    stream = FakeStream([GET])
-    await connect(sends_it, stream).run()
+    turns, writes = 0, list[tuple[int, int]]()
+
+    class FastClient(FakeStream):
+        async def send_all(self, data: bytes, timeout: float | None) -> None:
+            writes.append((len(data), turns))
+            self.sent += data
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    stream = FastClient([GET], leaves=True)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(count_turns)
+        await connect(sends_it, stream).run()
+        tasks.cancel_scope.cancel()
     sent = body if length else b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
     assert bytes(stream.sent).partition(b"\r\n\r\n")[2] == sent
+    slices = [turn for size, turn in writes if size > 1000]
+    assert max(writes)[0] == connection_module.WRITE_SIZE
+    assert slices[-1] - slices[0] >= len(slices) - 2
 
 
 async def test_a_connection_is_idle_from_its_last_response_on() -> None:
