@@ -13,7 +13,7 @@ import msgspec
 
 from dragoman._engine.linearizer import Linearizer
 from dragoman._ir.assembly import AssembledBlock, Fold
-from dragoman._ir.events import Ended, Event, Failed, Started
+from dragoman._ir.events import ENDED, Ended, Event, Failed, Started
 from dragoman._ir.fast_path import Delta, with_texts
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import LONG_TEXT, JSONObject, encode, encode_long
@@ -59,8 +59,14 @@ class ClientSink:
         for each in (event,) if linearizer is None else linearizer.send(event):
             data = writer.send(each)
             self._out.append(data)
-            if len(data) > _LARGE_BYTES:
-                self._out[:] = [b"".join(self._out)]
+            if len(data) > _LARGE_BYTES or each is ENDED:
+                self._join_large(at_end=each is ENDED)
+
+    def _join_large(self, *, at_end: bool) -> None:
+        """Join what is large, before the end only if it has doubled: else each large block would copy all before it."""
+        size = sum(map(len, self._out))
+        if size > _LARGE_BYTES and (at_end or size >= 2 * len(self._out[0])):
+            self._out[:] = [b"".join(self._out)]
 
     def text_sender(self, delta: Delta) -> Callable[[list[str]], object]:
         """Return what takes the texts of deltas like this one, which was sent, until another event comes."""

@@ -87,6 +87,18 @@ def test_what_is_large_is_joined_where_it_is_written() -> None:
     assert events_of(sink.data_to_send()) == events
 
 
+def test_what_is_large_is_not_joined_again_with_each_large_event() -> None:
+    sink, longs = ClientSink(ANY, context_of(), Ledger()), [TextDelta(0, "x" * 300_000)] * 64
+    joins = 0
+    for event in [*HELLO[:2], *longs, *HELLO[3:]]:
+        pieces = len(sink._out)
+        sink.send(event)
+        joins += len(sink._out) <= pieces
+    assert len(sink._out) == 1  # at the end
+    assert joins < 10
+    assert events_of(sink.data_to_send()) == [*HELLO[:2], *longs, *HELLO[3:]]
+
+
 def test_a_document_comes_at_the_end() -> None:
     sink = WholeSink(ANY, context_of(), Ledger())
     for event in HELLO[:2]:
