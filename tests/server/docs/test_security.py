@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from h2.frame_buffer import CONTINUATION_BACKLOG
 from hyperframe.frame import PingFrame, RstStreamFrame, SettingsFrame
 from msgspec.structs import astuple
 
@@ -24,6 +25,7 @@ from dragoman_server.settings import ServerSettings, settings_of
 from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.problems import ConfigError
 from dragoman_server.settings.secret import CLIENT_KEY_PREFIX, Secret
+from dragoman_server.upstream import http1
 
 TEXT = (Path(__file__).parents[3] / "docs" / "security.md").read_text("utf-8")
 (COMMANDS,) = re.findall(r"^```sh\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
@@ -73,6 +75,7 @@ def test_its_paths_prefixes_and_bounds() -> None:
         f"| the target in it | {MAX_TARGET_BYTES // 1024} KiB |",
         f"before its response has ended | {READ_AHEAD_BYTES // 1024} KiB |",
         f"| an idle connection | {KEEP_ALIVE_S:g} s |",
+        f"| {http1.MAX_HEAD // 1024} KiB, {http1.MAX_FIELDS} header lines, {http1.MAX_INTERIM} interim responses |",
         f"| choices (`n`) | {plan.MAX_FAN_OUT} |",
         f"whole response; event | {'; '.join(f'{each // 2**20} MiB' for each in upstream)} |",
         f"| {MAX_TEXT // 2**20} Mi characters, of which each piece counts {DELTA_CHARS} more",
@@ -94,6 +97,7 @@ def test_the_limits_of_http2_are_those_of_the_code() -> None:
         f"| {streams}, among them",
         f"{MAX_HEAD_BYTES // kib} KiB, as HTTP/2 counts",
         f"{request_head.MAX_FIELDS} lines; a path of {request_head.MAX_TARGET_BYTES // kib} KiB",
+        f"with {2 * MAX_HEAD_BYTES // kib} KiB, compressed or not, or {CONTINUATION_BACKLOG} `CONTINUATION` frames",
         f"{http2.STREAM_BUFFER // kib} KiB of a stream, {bounded / kib / kib} MiB of a connection",
         f"{stream // kib} KiB of a stream, {connection // kib // kib} MiB",
         f"does not read | {http2_connection.MAX_UNSENT // kib} KiB",
