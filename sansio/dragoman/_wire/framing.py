@@ -93,7 +93,10 @@ class FrameDecoder:
         frames: list[Frame] = []  # also those before an error
         try:
             for frame in () if self.error is not None else self._reader.receive_data(data):
-                LINES.check(count_lines(frame.data), "", "one frame")
+                lines = count_lines(frame.data)
+                if lines > LINES.most:
+                    self._give_up(LINES.message(lines, "one frame"))
+                    break
                 frames.append(frame)
         except RemoteProtocolError as error:
             self.error = error

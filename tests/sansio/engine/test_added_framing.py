@@ -102,6 +102,8 @@ def test_a_frame_with_too_many_lines_is_not_read() -> None:
     frames = [good, Frame(b"", b"\n" * 100_001), good]
     assert decoder.receive_data(b"".join(map(LengthWriter().send, frames))) == b"data: 1\n\n"
     assert str(decoder.error) == "one frame has 100001 lines; at most 100000 are accepted"
+    assert decoder.error is not None
+    assert (decoder.error.status, decoder.error.code) == (502, "event_too_large")
 
 
 def test_bytes_without_a_frame_have_a_limit_of_their_own() -> None:
