@@ -16,6 +16,7 @@ import msgspec
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.frame_cutter import MAX_EVENT_BYTES, FrameCutter
 from dragoman._wire.json import decode_object, encode, object_or_none
+from dragoman._wire.limits import LINES
 
 BOM = b"\xef\xbb\xbf"
 
@@ -53,10 +54,11 @@ class SSEParser:
         error: Why the stream cannot be read on, None while it can.
     """
 
-    __slots__ = ("_between_events", "_cutter", "_limit", "_skip_lf", "_starts", "error")
+    __slots__ = ("_between_events", "_cutter", "_limit", "_skip_lf", "_starts", "_uncounted", "error")
 
     def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._limit = max_event_bytes
+        self._uncounted = min(max_event_bytes, LINES.most)  # bytes in which nothing can be too much
         self._cutter = FrameCutter(max_event_bytes)
         self._skip_lf = False  # the last byte was CR: an LF that follows belongs to it
         self._starts = True  # the first frame has not come, which a BOM may lead
@@ -95,7 +97,7 @@ class SSEParser:
             and data.endswith(b"\n\n")
             and _CR not in data
             and data.find(_DATA) >= 0
-            and len(data) <= self._limit
+            and len(data) <= self._uncounted
             and not data.endswith(b"\n\n\n")
         ):
             return data  # as in most reads

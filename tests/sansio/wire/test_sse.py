@@ -318,3 +318,11 @@ def test_large_reads_are_split_one_by_one(monkeypatch: pytest.MonkeyPatch) -> No
     expected = SSEParser().receive_raw_events(data)
     monkeypatch.setattr(_sse, "_LARGE_BYTES", 1)
     assert SSEParser().receive_raw_events(data) == expected
+
+
+def test_an_event_with_too_many_lines_is_not_read_however_it_was_cut() -> None:
+    good, event = b"data: 1\n\n", b"data\n" * 100_001 + b"\n"
+    for chunks in ([good + event], [good, event], [good, event[:9], event[9:]]):
+        parser = SSEParser()
+        assert b"".join(map(parser.receive_frames, chunks)) == good
+        assert "lines; at most 100000 are accepted" in str(parser.error)
