@@ -13,10 +13,11 @@ def has_error(chunk: JSONObject) -> bool:
     if chunk.get("error"):
         return True
     # Mistral: {object: error, message, type, code} or {detail} (php-mistral#76, read 2026-11-22). We have seen the
-    # first from vLLM, too, and the second from FastAPI. Others send the members of the error object without one.
-    return "choices" not in chunk and (
-        chunk.get("object") == "error" or "detail" in chunk or type(chunk.get("message")) is str
-    )
+    # first from vLLM, too, and the second from FastAPI. Others send the members of the error object without one. With
+    # neither a code nor a type a message may be a report, or the empty value of every member.
+    message = chunk.get("message")
+    has_message = type(message) is str and message != "" and bool(chunk.get("code") or chunk.get("type"))
+    return "choices" not in chunk and (chunk.get("object") == "error" or "detail" in chunk or has_message)
 
 
 def error_frame(error: WireError) -> bytes:

@@ -73,6 +73,7 @@ class ChoiceReader(msgspec.Struct):
     _ledger: Ledger
     kind: BlockKind | None = None
     block: int = -1
+    # Shared until there is something: by functions of C, because each response asks for them.
     calls: ToolCallReader = msgspec.field(default_factory=repeat(_NO_CALLS).__next__)
     reasoning: ReasoningFields = msgspec.field(default_factory=repeat(_NO_REASONING).__next__)
     finish_reason: str | None = None
