@@ -252,10 +252,9 @@ class _FrameBuffer(FrameBuffer):
 
     def _update_header_buffer(self, f: frames.Frame | None) -> frames.Frame | None:
         # Before it is decoded, because the decoder does not count what adds nothing to the list, such as a change of
-        # the table's size, and a megabyte of that takes a second.
-        if (
-            isinstance(f, frames.HeadersFrame | frames.ContinuationFrame)
-            and len(f.data) + sum(len(part.data) for part in self._headers_buffer) > self._max_block
+        # the table's size, and a megabyte of that takes a second. A HEADERS frame alone is smaller.
+        if isinstance(f, frames.ContinuationFrame) and (
+            len(f.data) + sum([len(part.data) for part in self._headers_buffer]) > self._max_block
         ):
             raise DenialOfServiceError("a header list is too large")
         return super()._update_header_buffer(f)
