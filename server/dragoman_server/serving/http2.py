@@ -10,7 +10,6 @@ application has read; responses by STREAM_BUFFER, above which the application wa
 
 import logging
 import re
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -192,9 +191,10 @@ class HTTP2:
         stream_id, headers = event.stream_id, event.headers
         fields = dict(headers)
         method, path = fields[b":method"], fields.get(b":path", b"")
+        host = fields.get(b":authority", fields.get(b"host", b""))
         length = fields.get(b"content-length")
         protocol = fields.get(b":protocol")  # of an extended CONNECT (RFC 8441)
-        if not _is_usable(b"GET" if protocol is not None else method, path, _host(fields)):
+        if not _is_usable(b"GET" if protocol is not None else method, path, host):
             _log.warning("an HTTP/2 request was refused: its method, path or host cannot be used")
             self.connection.refuse(stream_id, ErrorCodes.PROTOCOL_ERROR)
             return
@@ -217,7 +217,7 @@ class HTTP2:
             self.connection.websockets.add(stream_id)
         self._running += 1
         self.transport.set_idle(False)
-        stream.asgi.begin(StreamRequest(_as_http1(headers), "2", method.decode("ascii"), path))
+        stream.asgi.begin(StreamRequest(_as_http1(headers, host), "2", method.decode("ascii"), path))
 
     async def _receive_body(self, event: events.DataReceived) -> None:
         size = len(event.data)
@@ -421,16 +421,9 @@ class HTTP2:
         return size
 
 
-def _as_http1(headers: Headers) -> list[tuple[bytes, bytes]]:
-    """Return the fields of a request, with `:authority` as its host."""
-    return [
-        (b"host", _host(dict(headers))),
-        *[field for field in headers if field[0] != b"host" and field[0][:1] != b":"],
-    ]
-
-
-def _host(fields: Mapping[bytes, bytes]) -> bytes:
-    return fields.get(b":authority", fields.get(b"host", b""))
+def _as_http1(headers: Headers, host: bytes) -> list[tuple[bytes, bytes]]:
+    """Return the fields of a request, with its host in the place of `:authority`."""
+    return [(b"host", host), *[field for field in headers if field[0] != b"host" and field[0][:1] != b":"]]
 
 
 def _is_usable(method: bytes, path: bytes, host: bytes) -> bool:
