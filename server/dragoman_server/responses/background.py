@@ -218,7 +218,7 @@ class BackgroundResponse:
             self._changes.note()
             # The caller may be cancelled, but what has come is not lost, even if no thread is free yet.
             with anyio.CancelScope(shield=True):
-                await off_loop(len(data), self._parse, data, abandon=False)
+                await off_loop(len(data), self._parse, data)
         if self._batch is not None:
             if not await self._store.append(self.key, self._batch, int(time.time())):
                 self.cancel()
