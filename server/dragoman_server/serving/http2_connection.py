@@ -23,7 +23,7 @@ from dragoman_server.serving.frame_rate import CONTROL_FRAMES, SMALL_DATA, Frame
 STREAM_WINDOW = 256 * 1024
 CONNECTION_WINDOW = 1024 * 1024
 
-# Streams above the limit that are events too, for the caller to refuse.
+# Streams above the limit that h2 passes on, for the caller to refuse.
 MAX_EXCESS = 512
 
 # Bytes of the frames that one call of receive() handles, and what the smallest counts: ten bytes can be a request,
