@@ -10,7 +10,7 @@ from typing import Protocol
 import anyio
 from anyio.abc import TaskGroup
 
-from dragoman import ErrorKind, Keepalive, ResponseMachine, WireError
+from dragoman import ErrorKind, Keepalive, Outcome, ResponseMachine, WireError
 from dragoman_server.platform.cancellation import return_if_cancelled
 from dragoman_server.platform.timers import Timer, event_loop_timers
 from dragoman_server.proxying.client_request import ClientRequest
@@ -78,8 +78,9 @@ class ClientStream:
 
     def fail(self, machine: ResponseMachine) -> None:
         """Send an error to a client that takes it at once: nothing waits for a stream that is cut."""
-        machine.fail(_STOPPED)
-        self.outbox.put(machine.data_to_send())
+        if machine.outcome is Outcome.OPEN:  # else its end waits until the response is stored
+            machine.fail(_STOPPED)
+            self.outbox.put(machine.data_to_send())
 
     def stop(self) -> None:
         """Send no heartbeats any more."""

@@ -31,6 +31,7 @@ from dragoman_server.responses.stores.memory import MemoryResponseStore
 from dragoman_server.settings import ClientKey, Settings
 from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import Secret
+from dragoman_server.streams.byte_stream import NOW
 from dragoman_server.upstream.errors import UpstreamBroken, UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
@@ -90,6 +91,29 @@ async def refuses_to_go_on_from(up: Gateway, response: dict[str, Any]) -> None:
     error = await refused(up, 400, body)
     assert (error["code"], error["param"]) == ("previous_response_not_found", "previous_response_id")
     assert f"its status is {response['status']}" in error["message"]
+
+
+@pytest.mark.parametrize(("stored", "last"), [(True, "output_text.delta"), (False, "failed")])
+async def test_a_stop_tells_no_client_of_an_end_that_is_not_stored(
+    stored: bool, last: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hangs(self: MemoryResponseStore, response: StoredResponse) -> bool:
+        await anyio.sleep_forever()
+        return True
+
+    received = bytearray()
+    monkeypatch.setattr(MemoryResponseStore, "put", hangs)
+    script = [BEGUN["chat"][1], Sleep(0.1), BEGUN["chat"][1].replace(b"Hello", b" world"), Sleep(0.1)]
+    end = [b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n']
+    request = {"model": "chat/m", "input": "x", "stream": True, "store": stored}
+    client = FakeClient(json.dumps(request).encode())
+    extensions = {NOW: {"write": lambda data: received.extend(data) is None}}
+    async with gateway(
+        {"/chat/completions": Script([*script, *(end if stored else [Sleep(60)])])}, **ON
+    ) as up:
+        with anyio.move_on_after(1):
+            await up.app(http_scope(PATH, extensions=extensions), client.receive, client.send)
+    assert frames(bytes(received))[-1]["type"] == f"response.{last}"
 
 
 @each_stateless
