@@ -12,6 +12,7 @@ from anyio.abc import TaskGroup
 
 from dragoman import ErrorKind, Keepalive, Outcome, ResponseMachine, WireError
 from dragoman_server.platform.cancellation import return_if_cancelled
+from dragoman_server.platform.off_loop import INLINE_BYTES
 from dragoman_server.platform.timers import Timer, event_loop_timers
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.proxying.outbox import Outbox
@@ -78,7 +79,8 @@ class ClientStream:
 
     def fail(self, machine: ResponseMachine) -> None:
         """Send an error to a client that takes it at once: nothing waits for a stream that is cut."""
-        if machine.outcome is Outcome.OPEN:  # else its end waits until the response is stored
+        # The end of one that is complete waits until it is stored; no connection takes a large one at once.
+        if machine.outcome is Outcome.OPEN and machine.held_bytes <= INLINE_BYTES:
             machine.fail(_STOPPED)
             self.outbox.put(machine.data_to_send())
 

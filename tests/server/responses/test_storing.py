@@ -93,9 +93,17 @@ async def refuses_to_go_on_from(up: Gateway, response: dict[str, Any]) -> None:
     assert f"its status is {response['status']}" in error["message"]
 
 
-@pytest.mark.parametrize(("stored", "last"), [(True, "output_text.delta"), (False, "failed")])
-async def test_a_stop_tells_no_client_of_an_end_that_is_not_stored(
-    stored: bool, last: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("stored", "text", "sent"),
+    [
+        (False, b" world", ["failed"]),
+        (True, b" world", []),
+        (False, b" world" * 600_000, []),
+    ],
+    ids=["open", "not yet stored", "large"],
+)
+async def test_a_stop_sends_no_end_that_is_not_stored_or_holds_the_loop(
+    stored: bool, text: bytes, sent: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def hangs(self: MemoryResponseStore, response: StoredResponse) -> bool:
         await anyio.sleep_forever()
@@ -103,7 +111,7 @@ async def test_a_stop_tells_no_client_of_an_end_that_is_not_stored(
 
     received = bytearray()
     monkeypatch.setattr(MemoryResponseStore, "put", hangs)
-    script = [BEGUN["chat"][1], Sleep(0.1), BEGUN["chat"][1].replace(b"Hello", b" world"), Sleep(0.1)]
+    script = [BEGUN["chat"][1], Sleep(0.1), BEGUN["chat"][1].replace(b"Hello", text), Sleep(0.1)]
     end = [b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n']
     request = {"model": "chat/m", "input": "x", "stream": True, "store": stored}
     client = FakeClient(json.dumps(request).encode())
@@ -113,7 +121,8 @@ async def test_a_stop_tells_no_client_of_an_end_that_is_not_stored(
     ) as up:
         with anyio.move_on_after(1):
             await up.app(http_scope(PATH, extensions=extensions), client.receive, client.send)
-    assert frames(bytes(received))[-1]["type"] == f"response.{last}"
+    ends = ("completed", "failed", "incomplete")
+    assert [each for each in ends if f"event: response.{each}\n".encode() in client.body + received] == sent
 
 
 @each_stateless
