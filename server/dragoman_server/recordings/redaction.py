@@ -16,7 +16,7 @@ from dragoman_server.settings.secret import MASK, MIN_SECRET_LENGTH, Mask
 # The names of headers whose values are credentials, in requests and responses: of clients, of what stands in front of
 # the gateway, and of upstreams. Browsers have a key of OpenAI's in the subprotocols of a WebSocket.
 _SECRET_HEADER = re.compile(
-    r"api.?key|assertion|auth(?!enticate|ors?\b)|cookie|credential|jwt|(?<!idempotency-)key$|oidc|password|secret"
+    r"api.?key|assertion|auth(?!enticate|ors?\b)|cookie|(?<!allow-)credential|jwt|(?<!idempotency-)key$|oidc|password|secret"
     r"|signature|token(?!s|-count)|sec-websocket-protocol",
     re.IGNORECASE,
 )
@@ -76,7 +76,7 @@ def _is_secret(name: str) -> bool:
 def _redact_url(value: str) -> str:
     """Return the value of a header, which may be a URL, as redact_query() has it."""
     url, mark, query = value.partition("?")
-    return url + mark + redact_query(query)
+    return url + mark + redact_query(query) if "://" in url else value
 
 
 def redact_query(query: str) -> str:

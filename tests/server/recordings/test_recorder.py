@@ -407,6 +407,8 @@ async def test_credentials_in_headers() -> None:
         "idempotency-key": "abc",
         "x-amzn-bedrock-input-token-count": "9",
         "x-litellm-key-spend": "0.1",
+        "access-control-allow-credentials": "true",
+        "x-question": "why? because=of-something-long",
         "user-agent": "me/1.0",
         "sec-ch-ua-mobile": "?0",
     }
