@@ -112,9 +112,8 @@ async def test_a_stop_sends_no_end_that_is_not_stored_or_holds_the_loop(
 
     received = bytearray()
     monkeypatch.setattr(MemoryResponseStore, "put", hangs)
-    monkeypatch.setattr(
-        client_stream, "INLINE_BYTES", 200
-    )  # so that nothing needs a thread, for which no virtual time waits
+    # So that nothing needs a thread, for which no virtual time waits.
+    monkeypatch.setattr(client_stream, "INLINE_BYTES", 200)
     script = [BEGUN["chat"][1], Sleep(0.1), BEGUN["chat"][1].replace(b"Hello", text), Sleep(0.1)]
     end = [b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n']
     request = {"model": "chat/m", "input": "x", "stream": True, "store": stored}
