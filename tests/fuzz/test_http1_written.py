@@ -100,10 +100,15 @@ def test_responses(
     connection.next_event()
     response = Http1Response(version, method, dict(request).get(b"connection", b""))
     stripped = [(name.strip(), value.strip()) for name, value in headers]
+
+    def part(data: bytes, *, is_last: bool = False) -> bytes:
+        before, after = response.around(len(data), is_last=is_last)
+        return before + data + after
+
     parts: list[tuple[Any, Any]] = [
         (lambda: response.begin(status, headers), h11.Response),
-        *((lambda data=data: response.data(data), lambda data=data: h11.Data(data=data)) for data in body),
-        (lambda: response.data(b"", is_last=True), h11.EndOfMessage),
+        *((lambda data=data: part(data), lambda data=data: h11.Data(data=data)) for data in body),
+        (lambda: part(b"", is_last=True), h11.EndOfMessage),
     ]
     for write, event in parts:
         expected = written = None

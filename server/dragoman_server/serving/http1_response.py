@@ -23,7 +23,7 @@ class ResponseError(Exception):
 
 
 class Http1Response:
-    """One response. begin() returns its head, data() the rest; both raise ResponseError. around() is for large parts.
+    """One response. begin() returns its head, around() what is around a part of its body; both raise ResponseError.
 
     Args:
         version, method: of the request.
@@ -71,11 +71,6 @@ class Http1Response:
             lines += b"".join([b"Connection: %b\r\n" % option for option in sorted(options)])
         self._keeps = b"close" not in options
         return b"HTTP/1.1 %d \r\n%b\r\n" % (status, lines)
-
-    def data(self, data: bytes, *, is_last: bool = False) -> bytes:
-        """Return the bytes of a part of the body."""
-        before, after = self.around(len(data), is_last=is_last)
-        return before + data + after
 
     def around(self, size: int, *, is_last: bool = False) -> tuple[bytes, bytes]:
         """Return what is before and after a part of the body with so many bytes."""
