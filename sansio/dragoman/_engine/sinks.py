@@ -16,7 +16,7 @@ from dragoman._ir.assembly import AssembledBlock, Fold
 from dragoman._ir.events import ENDED, Ended, Event, Failed, Started
 from dragoman._ir.fast_path import Delta, with_texts
 from dragoman._ir.losses import Ledger
-from dragoman._wire.json import LONG_TEXT, JSONObject, encode, encode_long
+from dragoman._wire.json import JSONObject, encode, encode_long
 from dragoman.codec import ProtocolSpec, ResponseContext
 
 # What is larger is joined where it is written, because a caller does that elsewhere than in its event loop.
@@ -124,7 +124,7 @@ class WholeSink(Fold):
     def end(self, event: Ended) -> None:
         response = self.response()
         self.body = self._client.write_whole(response, self._context, self._ledger)
-        is_long = any(type(each) is AssembledBlock and len(each.text) > LONG_TEXT for each in response.blocks)
+        is_long = any(type(each) is AssembledBlock and each.is_long for each in response.blocks)
         self._out = encode_long(self.body) if is_long else encode(self.body)
 
     def text_sender(self, delta: Delta) -> Callable[[list[str]], object]:

@@ -35,7 +35,7 @@ from dragoman._ir.events import (
 )
 from dragoman._wire.errors import WireError
 from dragoman._wire.exceptions import LocalProtocolError
-from dragoman._wire.json import JSON
+from dragoman._wire.json import JSON, LONG_TEXT
 
 
 class ReasoningPart(msgspec.Struct, frozen=True, gc=False):
@@ -51,7 +51,7 @@ class ReasoningPart(msgspec.Struct, frozen=True, gc=False):
 
 
 class AssembledBlock(msgspec.Struct, frozen=True, gc=False):
-    """One finished block. It has the fields of its events.
+    """One finished block. It has the fields of its events. is_long: to write it takes encode_long().
 
     Attributes:
         number: BlockStarted.block.
@@ -82,6 +82,10 @@ class AssembledBlock(msgspec.Struct, frozen=True, gc=False):
     logprobs: tuple[JSON, ...] = ()
     complete: bool = True
     path: str = ""
+
+    @property
+    def is_long(self) -> bool:
+        return len(self.text) > LONG_TEXT or any(len(part.text) > LONG_TEXT for part in self.reasoning)
 
 
 class AssembledResponse(msgspec.Struct, frozen=True, gc=False):

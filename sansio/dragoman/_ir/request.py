@@ -8,7 +8,7 @@ and the JSON object that it was read from (see `Node`). Objects are frozen: a pa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, count, takewhile
 from typing import Any, Literal, TypeAlias
 
@@ -278,6 +278,12 @@ class Message(Node, frozen=True, gc=False):
     def parts(self) -> tuple[Part, ...]:
         """Its content. What knows that a message is not plain, finds it faster in `content`."""
         return self.content or _plain_parts(self)
+
+
+def plain_text_of(parts: Sequence[Part]) -> str:
+    """Return Node.plain_text of a node that has nothing but these parts."""
+    only = parts[0] if len(parts) == 1 else None
+    return only.text if type(only) is Text and only.shape is None else ""
 
 
 def _plain_parts(node: Message | ToolResult) -> tuple[Text, ...]:

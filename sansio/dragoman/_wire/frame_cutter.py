@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from dragoman._wire.limits import LINES
+from dragoman._wire.limits import LINES, count_bytes
 
 _EVENT = "one server-sent event"
 
@@ -19,8 +19,6 @@ MAX_EVENT_BYTES = 32 * 1024 * 1024
 
 # Comments and blank lines without an event between them. Servers send some dozen bytes every few seconds.
 MAX_IDLE_BYTES = 1024 * 1024
-
-_PART = 1024 * 1024  # bytes that are searched in one call
 
 # A line ending and the ending of an empty line, LF, CRLF and CR in any mixture. (CRLF after CR begins as
 # CR CR; that its LF comes one read later does no harm.)
@@ -117,11 +115,8 @@ class FrameCutter:
 
 
 def count_lines(data: bytes) -> int:
-    """Return the number of line ends. CRLF counts for two. Other threads run in between."""
-    count = 0
-    for start in range(0, len(data), _PART):
-        count += data.count(b"\n", start, start + _PART) + data.count(b"\r", start, start + _PART)
-    return count
+    """Return the number of line ends. CRLF counts for two."""
+    return count_bytes(data, (b"\n", b"\r"))
 
 
 def split_frames(frames: bytes) -> list[bytes]:

@@ -25,6 +25,7 @@ _BLANK_LINES = re.compile(rb"\n{3,}")
 _DATA = b"data"
 # For a parser whose data is limited already.
 ANY_SIZE = 2**62
+# What is larger is not split in one call, during which no other thread runs.
 _LARGE_BYTES = 1024 * 1024
 _CR = ord("\r")  # as a number, which `in` finds four times as fast as a byte
 

@@ -25,6 +25,7 @@ from dragoman._ir.request import (
     ResponseFormat,
     Text,
     ToolResult,
+    plain_text_of,
 )
 from dragoman._ir.shape import OBJECT, STRING, extra_members, read_members
 from dragoman._ir.tools import CacheMark, FunctionTool, Tool
@@ -179,8 +180,7 @@ def _read_messages(body_messages: list[JSON], context: ReadContext, messages: li
             context.has_system_messages = True
             if message.get("output_config") is not None:
                 context.effort = _read_effort(message, path) or context.effort
-        only = parts[0] if len(parts) == 1 else None
-        plain = only.text if type(only) is Text and shape is only.shape is None else ""
+        plain = plain_text_of(parts) if shape is None else ""
         read = Message(role, parts, path, native=message, shape=shape, plain_text=plain)
         if not context.is_native:
             read, context.is_native = changed(read), True

@@ -16,7 +16,17 @@ import msgspec
 from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.losses import Loss, LossCode
 from dragoman._ir.native import changed
-from dragoman._ir.request import Citation, Media, OpaquePart, Part, Reasoning, Text, ToolCall, ToolResult
+from dragoman._ir.request import (
+    Citation,
+    Media,
+    OpaquePart,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    plain_text_of,
+)
 from dragoman._ir.shape import BOOLEAN, OBJECT, STRING, extra_members, read_members
 from dragoman._ir.wrapped_signatures import Signer, unwrap_summary
 from dragoman._wire.json import JSON, JSONObject, encode_text, object_or_empty, objects_in
@@ -222,7 +232,6 @@ def _read_tool_result(block: JSONObject, path: str, context: ReadContext) -> Par
     if content is not None:
         parts = read_content(content, f"{path}/content", context, readers=_RESULT_READERS)
     is_usual = len(block) == 3 and bool(parts)
-    only = parts[0] if is_usual and len(parts) == 1 else None
     result = ToolResult(
         CHECKS.required(block, "tool_use_id", path, STRING),
         parts,
@@ -231,7 +240,7 @@ def _read_tool_result(block: JSONObject, path: str, context: ReadContext) -> Par
         path=path,
         native=block,
         shape=None if is_usual else TOOL_RESULT_SHAPE,
-        plain_text=only.text if type(only) is Text and only.shape is None else "",
+        plain_text=plain_text_of(parts) if is_usual else "",
     )
     if not context.is_native:
         return changed(result)

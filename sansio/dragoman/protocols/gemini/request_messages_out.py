@@ -48,9 +48,8 @@ class ContentsWriter:
         self._names: dict[str, str] = {}  # of the calls, by their ids, because results have none
         self._open = ""  # the role of the last content, "" if it is the client's own
         self._parts: list[JSONObject] = []  # its parts
-        self._media: list[
-            JSONObject
-        ] = []  # of results that cannot hold them; they follow the turn's last result
+        # Of results that cannot hold them; they follow the turn's last result.
+        self._media: list[JSONObject] = []
 
     def write(self, messages: Sequence[Message]) -> list[JSONObject]:
         """Return the contents for messages: each is one, or a part of the last one if the role is the same."""

@@ -28,6 +28,7 @@ from dragoman._ir.request import (
     Text,
     ToolCall,
     ToolResult,
+    plain_text_of,
     split_data_uri,
 )
 from dragoman._ir.shape import OBJECT, STRING, Setting, Shape, extra_members, read_members
@@ -272,7 +273,7 @@ class _MessageReader(msgspec.Struct):
             path=path,
             before=extra_members(item, TOOL_MESSAGE_SHAPE),
             shape={},
-            plain_text=_plain_text(parts) if len(item) == 3 and item["role"] == "tool" else "",
+            plain_text=plain_text_of(parts) if len(item) == 3 and item["role"] == "tool" else "",
         )
         # The name of role `function` is its call's; in other roles it is the speaker's.
         name = item.get("name") if item["role"] == "tool" else None
@@ -288,12 +289,6 @@ _ROLES: dict[str, Callable[[_MessageReader, JSONObject, Paths], Message]] = {
     "tool": _MessageReader.tool,
     "function": _MessageReader.function,
 }
-
-
-def _plain_text(parts: list[Part]) -> str:
-    """Return the text of parts that are one text without other members, "" for others."""
-    only = parts[0] if len(parts) == 1 else None
-    return only.text if type(only) is Text and only.shape is None else ""
 
 
 def _message(item: JSONObject, path: str, parts: list[Part], shape: Mapping[str, Shape]) -> Message:
@@ -313,7 +308,7 @@ def _message(item: JSONObject, path: str, parts: list[Part], shape: Mapping[str,
         item.get("name"),
         native=item,
         shape=None if is_usual else shape,
-        plain_text=_plain_text(parts) if is_usual else "",
+        plain_text=plain_text_of(parts) if is_usual else "",
     )
     is_odd = any(part.native is None and part.shape is not None for part in parts)
     return changed(message) if is_odd else message

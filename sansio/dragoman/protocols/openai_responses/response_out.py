@@ -192,7 +192,7 @@ class ResponsesWriter:
     def _finish(self, complete: bool) -> AssembledBlock:
         assert self._open is not None
         block = self._open.finish(complete)
-        if len(block.text) > LONG_TEXT or any(len(part.text) > LONG_TEXT for part in block.reasoning):
+        if block.is_long:
             self._encode = encode_long
         return block
 
