@@ -9,6 +9,7 @@ from core.toy_protocol import HEARTBEAT, context_of, events_of, frame_of, toy
 
 from dragoman._engine import sinks
 from dragoman._engine.sinks import ClientSink, ListSink, WholeSink, client_sink
+from dragoman._ir import assembly
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse
 from dragoman._ir.events import ENDED, BlockEnded, BlockKind, Event, Failed, Stopped, StopReason, TextDelta
 from dragoman._ir.losses import Ledger
@@ -115,7 +116,7 @@ def test_a_document_comes_at_the_end() -> None:
 
 def test_a_long_text_in_a_document_is_encoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     parts: list[object] = []
-    monkeypatch.setattr(sinks, "LONG_TEXT", 1)
+    monkeypatch.setattr(assembly, "LONG_TEXT", 1)
     monkeypatch.setattr(sinks, "encode_long", lambda value: parts.append(value) or encode(value))
     sink = WholeSink(ANY, context_of(), Ledger())
     for event in HELLO:

@@ -9,6 +9,7 @@ from openai.lib.streaming.responses._responses import ResponseStreamState
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
+from dragoman._ir import assembly
 from dragoman._ir.events import ToolKind
 from dragoman._ir.request import ToolCall
 from dragoman._ir.wrapped_signatures import Signer
@@ -106,6 +107,7 @@ def test_long_texts_are_encoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
     whole = [response.stream for _, response in RESPONSES]
     calls: list[object] = []
     monkeypatch.setattr(response_out, "LONG_TEXT", 3)
+    monkeypatch.setattr(assembly, "LONG_TEXT", 3)
     monkeypatch.setattr(response_out, "encode_long", lambda value: calls.append(value) or encode_long(value))
     monkeypatch.setattr(_json, "LONG_TEXT", 3)
     assert [
