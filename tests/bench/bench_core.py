@@ -17,6 +17,7 @@ from collections.abc import Callable
 from unittest.mock import patch
 
 import msgspec
+from agent_requests import MODEL, agent_request
 from bench_figures import PAIRS, PROTOCOLS, Figure
 
 from dragoman import UPSTREAMS, Ledger, Relay, RequestTranslator, ResponseTranslator, StopReason, Usage
@@ -185,11 +186,17 @@ def conversation(protocol: str, messages: int, *, tools: bool = True) -> bytes:
 
 
 def bench_requests(pairs: list[str], rounds: int) -> list[Figure]:
+    kinds: dict[str, Callable[[str, str], bytes]] = {  # others are too small to matter
+        "64, text": lambda client, _: conversation(client, 64, tools=False),
+        "64, tools": lambda client, _: conversation(client, 64),
+        "400, tools": lambda client, _: conversation(client, 400),
+        "64, agent": lambda client, upstream: agent_request(client, upstream, 32),
+    }
     figures = []
-    for messages, tools in ((64, False), (64, True), (400, True)):  # others are too small to matter
+    for kind, body_for in kinds.items():
         for pair in pairs:
             client, upstream = (PROTOCOLS[name] for name in pair.split(">"))
-            body = conversation(client, messages, tools=tools)
+            body = body_for(client, upstream)
             translator = RequestTranslator(client=UPSTREAMS[client], upstream=UPSTREAMS[upstream])
 
             head = peek(body, "m") if UPSTREAMS[client].model_in_path else None
@@ -202,11 +209,10 @@ def bench_requests(pairs: list[str], rounds: int) -> list[Figure]:
                 body: bytes = body,
                 head: RequestHead | None = head,
             ) -> None:
-                translator.translate(body, model="other", request_head=head)
+                translator.translate(body, model=MODEL, request_head=head)
 
             seconds, ratio = compare(translate, bare, rounds * 20)
-            name = f"request of {messages}, {'tools' if tools else 'text'}"
-            figures.append(Figure(name, pair, seconds * 1e6, "us", ratio))
+            figures.append(Figure(f"request of {kind}", pair, seconds * 1e6, "us", ratio))
     return figures
 
 
