@@ -12,9 +12,8 @@ relayed `_engine.restore_signatures` does both.
 
 from __future__ import annotations
 
-import binascii
 import re
-from base64 import b64decode, b64encode, urlsafe_b64encode
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Sequence
 
 import msgspec
@@ -72,19 +71,18 @@ class Signer(msgspec.Struct, frozen=True):
         """Return the signatures that `text` wraps, none for a vendor's own signature or a forged one."""
         if text.startswith(LIST_PREFIX):
             # Clients decode and encode it again, with either alphabet (google-genai 3.4.0: the one for URLs).
-            text = _decoded(text.replace("+", "-").replace("/", "_").rstrip("=").encode("ascii", "replace"))
+            text = _decoded(text.rstrip("=")).decode("ascii", "replace")
         if not text.startswith(WRAPPED_PREFIX):
             return ()
         payload, _, mac = text[len(WRAPPED_PREFIX) :].partition(".")
-        raw = payload.encode("ascii", "replace")
         if self.secret is not None:
             import hmac  # see _mac
 
-            expected = self._mac(self.secret, raw).encode("ascii")
+            expected = self._mac(self.secret, payload.encode("ascii", "replace")).encode("ascii")
             if not hmac.compare_digest(mac.encode("ascii", "replace"), expected):
                 return ()
         try:
-            value = decode(_decoded(raw).encode("utf-8", "surrogateescape"))
+            value = decode(_decoded(payload))
             return [
                 msgspec.convert({"origin": each["o"], "model": each["m"], "native": each["n"]}, Signature)
                 for each in (value if type(value) is list else (value,))
@@ -109,13 +107,16 @@ def _fields(signature: Signature) -> JSONObject:
     return {"o": signature.origin, "m": signature.model, "n": signature.native}
 
 
-def _decoded(text: bytes) -> str:
-    """Return what base64 without padding, in the alphabet for URLs, stands for, "" if it is none."""
+def _decoded(text: str) -> bytes:
+    """Return what base64 without padding, in either alphabet, stands for, b"" if it is none.
+
+    msgspec takes a tenth of the time of the standard library, and requests of agents have one in each turn.
+    """
+    standard = text.replace("-", "+").replace("_", "/")
     try:
-        data = b64decode(text + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except binascii.Error:
-        return ""
-    return data.decode("utf-8", "surrogateescape")
+        return msgspec.convert(standard + "=" * (-len(text) % 4), bytes)
+    except (msgspec.ValidationError, UnicodeEncodeError):
+        return b""
 
 
 # A value that was made here, and not by a vendor, travels like a signature of this origin.

@@ -99,6 +99,7 @@ NOT_OURS: list[str] = [
     WRAPPED_PREFIX,
     WRAPPED_PREFIX + "!!!!",
     WRAPPED_PREFIX + "é",
+    WRAPPED_PREFIX + "\ud83d",
     WRAPPED_PREFIX + "A",
     WRAPPED_PREFIX + urlsafe_b64encode(b"no json").decode(),
     WRAPPED_PREFIX + urlsafe_b64encode(b"\xff\xff\xff").decode(),
