@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from dragoman import PROTOCOLS, UPSTREAMS, RemoteProtocolError, RequestHead, RequestRefused, peek
-from dragoman.codec import Endpoint, ProtocolSpec, UpstreamSpec, find_endpoint
+from dragoman.codec import Endpoint, ProtocolSpec, TokenCount, UpstreamSpec, find_endpoint
 from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.http.cloud_paths import cloud_request_at
@@ -20,13 +20,11 @@ from dragoman_server.http.relayed import (
     rule_or_refuse,
 )
 from dragoman_server.models.others import other_models
-from dragoman_server.proxying.destinations import find_destinations
+from dragoman_server.proxying.destinations import at_account, find_destinations
 from dragoman_server.proxying.explanation import (
     EXPLAINED_AT,
     EXPLAINED_ID,
     Explanation,
-    NoEndpoint,
-    explain,
     explain_chain,
     refusal,
 )
@@ -55,6 +53,10 @@ class ClientCall(msgspec.Struct, frozen=True):
     query: str
     headers: Mapping[str, str]
     body: bytes
+
+
+class NoEndpoint(ValueError):
+    """No model is requested at a path."""
 
 
 class RequestExplainer(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,51 +88,64 @@ class RequestExplainer(msgspec.Struct, frozen=True, kw_only=True):
         try:
             if found is None:
                 return self._relayed(call, account, model, notes)
-            protocol = found[0].name
+            client, endpoint, in_path = found
+            model, protocol = in_path or model, client.name
             if cloud is not None:
                 body, moved = cloud.as_served(call.body, call.headers)
                 call = msgspec.structs.replace(call, body=body, headers={**call.headers, **moved})
-            if counting is not None:
-                return self._counted(call, *counting, notes)
+            head = peek(call.body, in_path)
+            model = head.model
+            count = client.token_count if counting is not None else None
+            return self._served(call, client, endpoint, head, account, notes, count)
         except (RemoteProtocolError, RequestRefused) as error:
             return Explanation(model, protocol, (refusal("", error),), tuple(notes))
-        explained = explain(
-            self.settings, path, call.query, call.headers, call.body, self.protocols, self.client_key, account
-        )
-        return msgspec.structs.replace(explained, notes=(*notes, *explained.notes))
 
-    def _counted(
-        self, call: ClientCall, client: ProtocolSpec, endpoint: Endpoint, model: str, notes: list[str]
+    def _served(
+        self,
+        call: ClientCall,
+        client: ProtocolSpec,
+        endpoint: Endpoint,
+        head: RequestHead,
+        account: str,
+        notes: list[str],
+        counts: TokenCount | None,
     ) -> Explanation:
-        """Explain a request for a count of tokens. Raises RemoteProtocolError and RequestRefused."""
-        own, settings = client.token_count, self.settings
-        assert own is not None  # the endpoint is its
-        head = peek(call.body, model)
+        """Explain a request for a response, or for a count of tokens. Raises RemoteProtocolError and RequestRefused."""
+        settings, body, change = self.settings, call.body, None
         if self.client_key is not None:
             limits = ClientLimits(settings, MemoryAccountStore())
-            others = other_models(call.body, head)
-            limits.check_model(self.client_key, client.name, head.model, others=others)
-        to = find_destinations(settings, client, head.model, self.upstreams)[0]
-        count = upstream_count(settings, client, own, head, to)
-        if count is None:
-            notes.append(f"the gateway estimates the tokens, because {to.target} does not count them")
-            return Explanation(head.model, client.name, (), tuple(notes))
-        body = call.body if count.relayed else complete_request(own, call.body)
+            limits.check_model(self.client_key, client.name, head.model, others=other_models(body, head))
+        chain = find_destinations(settings, client, head.model, self.upstreams)
+        if counts is None:
+            chain = at_account(chain, account) or chain
+        else:
+            chain = chain[:1]
+            count = upstream_count(settings, client, counts, head, chain[0])
+            if count is None:
+                notes.append(
+                    f"the gateway estimates the tokens, because {chain[0].target} does not count them"
+                )
+                return Explanation(head.model, client.name, (), tuple(notes))
+            if not count.relayed:
+                body = complete_request(counts, body)
+                head = peek(body, head.model)
+            change = count.of_plan
         planner = Planner(
             settings,
             client,
             call.headers,
             call.query,
             body,
-            peek(body, model),
+            head,
             id=EXPLAINED_ID,
             now=EXPLAINED_AT,
+            clock=lambda: EXPLAINED_AT,
             upstreams=self.upstreams,
             endpoint=endpoint,
             client_key=self.client_key,
-            change=count.of_plan,
+            change=change,
         )
-        return explain_chain(planner, (to,), *notes)
+        return explain_chain(planner, chain, *notes)
 
     def _relayed(self, call: ClientCall, account: str, model_in_path: str, notes: list[str]) -> Explanation:
         """Explain a request for one of the other endpoints. Raises RemoteProtocolError and RequestRefused as well."""

@@ -3,25 +3,21 @@
 The gateway's own planner does all of it, and nothing is sent. `http.explanation` finds the planner for a path.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from dragoman import PROTOCOLS, RemoteProtocolError, RequestRefused, peek
-from dragoman.codec import ProtocolSpec, find_endpoint
+from dragoman import RemoteProtocolError, RequestRefused
 from dragoman.jsontext import JSON, decode
-from dragoman_server.accounts.limits import ClientLimits
-from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.capabilities.cloud_apis import cloud_api_of
 from dragoman_server.capabilities.resolve import KnownCapability, known_capabilities
 from dragoman_server.hosts import HostError, UpstreamCall, add_key, host_of
 from dragoman_server.hosts.credentials import authorize_cloud_call
-from dragoman_server.models.others import other_models
 from dragoman_server.models.routes import deciding_upstream
 from dragoman_server.policy.attempts import Account, Attempts, Offer, Selection, UpstreamAccounts
-from dragoman_server.proxying.destinations import Destination, at_account, find_destinations
+from dragoman_server.proxying.destinations import Destination
 from dragoman_server.proxying.plan import Planner
 from dragoman_server.settings import AccountSettings, ClientKey, Settings
 from dragoman_server.wire.headers import HeaderList, media_type, with_key
@@ -94,55 +90,6 @@ class Explanation(msgspec.Struct, frozen=True):
     def is_refused(self) -> bool:
         """No upstream can take the request."""
         return bool(self.steps) and all(isinstance(step, ExplainedRefusal) for step in self.steps)
-
-
-class NoEndpoint(ValueError):
-    """No model is requested at a path."""
-
-
-def explain(
-    settings: Settings,
-    path: str,
-    query: str,
-    headers: Mapping[str, str],
-    body: bytes,
-    protocols: Mapping[str, ProtocolSpec] = PROTOCOLS,
-    client_key: ClientKey | None = None,
-    account: str = "",
-) -> Explanation:
-    """Explain one request. query: without the question mark. headers: with lower-case names. Raises NoEndpoint.
-
-    client_key: the key that it comes with. None: it may do everything. account: see Planner.
-    """
-    found = find_endpoint(protocols.values(), path, query)
-    if found is None:
-        paths = dict.fromkeys(endpoint.path for spec in protocols.values() for endpoint in spec.endpoints)
-        raise NoEndpoint(f"no model is requested at {path[:100]!a}: write one of {', '.join(paths)}")
-    client, endpoint, model = found
-    try:
-        head = peek(body, model)
-        model = head.model
-        if client_key is not None:
-            limits = ClientLimits(settings, MemoryAccountStore())
-            limits.check_model(client_key, client.name, model, others=other_models(body, head))
-        chain = find_destinations(settings, client, model)
-        chain = at_account(chain, account) or chain
-    except (RemoteProtocolError, RequestRefused) as error:
-        return Explanation(model, client.name, (refusal("", error),))
-    planner = Planner(
-        settings,
-        client,
-        headers,
-        query,
-        body,
-        head,
-        id=EXPLAINED_ID,
-        now=EXPLAINED_AT,
-        clock=lambda: EXPLAINED_AT,
-        endpoint=endpoint,
-        client_key=client_key,
-    )
-    return explain_chain(planner, chain)
 
 
 def explain_chain(planner: Planner, chain: Sequence[Destination], *notes: str) -> Explanation:
@@ -245,8 +192,6 @@ def shown_body(step: ExplainedRequest) -> JSON:
 
 def as_builtins(explanation: Explanation) -> dict[str, Any]:
     """Return an explanation as values for JSON. Bodies are JSON already, but for forms and files."""
-    import msgspec
-
     steps = [
         {**msgspec.to_builtins(step), "body": shown_body(step)}
         if isinstance(step, ExplainedRequest)

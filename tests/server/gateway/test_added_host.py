@@ -17,8 +17,9 @@ from dragoman.codec import UpstreamSpec
 from dragoman_server.app import create_app
 from dragoman_server.config.loader import load
 from dragoman_server.hosts import HOSTS, Host, UpstreamCall
+from dragoman_server.http.explanation import ClientCall, RequestExplainer
 from dragoman_server.platform.off_loop import INLINE_BYTES
-from dragoman_server.proxying.explanation import ExplainedRequest, explain
+from dragoman_server.proxying.explanation import ExplainedRequest
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.upstream.client import UpstreamClient
 from dragoman_server.upstream.errors import UpstreamUnreachable
@@ -134,11 +135,11 @@ async def test_a_large_call_is_fitted_in_a_thread(tmp_path: Path, monkeypatch: p
 
 
 def test_what_would_be_sent_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chat = PROTOCOLS["openai_chat"]
-    body = json.dumps(REQUEST).encode()
+    path, body = PROTOCOLS["openai_chat"].endpoints[0].path, json.dumps(REQUEST).encode()
     for host, has_key in ((Host(deploy, Signer()), False), (Host(deploy), True)):
         monkeypatch.setitem(HOSTS, "toy", host)
-        [step] = explain(settings_of(tmp_path), chat.endpoints[0].path, "", {}, body).steps
+        explainer = RequestExplainer(settings=settings_of(tmp_path))
+        [step] = explainer.explain(ClientCall("POST", path, "", {}, body)).steps
         assert isinstance(step, ExplainedRequest)
         assert step.url == "http://127.0.0.1:9/deployments/kite/chat?version=7"
         assert "model" not in json.loads(step.body)

@@ -25,8 +25,9 @@ from dragoman_server.app import create_app
 from dragoman_server.capabilities.cloud_apis import BETAS_BY_API, CLOUD_APIS
 from dragoman_server.capabilities.provider import MESSAGES
 from dragoman_server.capabilities.providers import PROVIDERS
+from dragoman_server.http.explanation import ClientCall, RequestExplainer
 from dragoman_server.models.listing import can_list, fetch_models
-from dragoman_server.proxying.explanation import ExplainedRequest, explain
+from dragoman_server.proxying.explanation import ExplainedRequest
 from dragoman_server.settings import Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.upstreams import AUTO_HOST, HOST_NAMES, PLAIN_HOST
@@ -79,14 +80,13 @@ def sent(lines: list[str]) -> list[str]:
     anyio.run(ask)
     [request] = requests
     shown = [f"{name}: {request.headers[name]}" for name in SHOWN if name in request.headers]
-    losses = []
-    if "count" not in path:
-        [step] = explain(settings, path, query, headers, json.dumps(body).encode()).steps
-        assert isinstance(step, ExplainedRequest)
-        assert (step.url, step.body) == (str(request.url), request.content)
-        keys = {name for name, value in request.headers.items() if "the-key" in value}
-        assert keys == {name for name, value in step.headers if value.endswith("****")}
-        losses = [f"{code}: {place}" for code, place, _ in step.losses]
+    called = ClientCall("POST", path, query, headers, json.dumps(body).encode())
+    [step] = RequestExplainer(settings=settings).explain(called).steps
+    assert isinstance(step, ExplainedRequest)
+    assert (step.url, step.body) == (str(request.url), request.content)
+    keys = {name for name, value in request.headers.items() if "the-key" in value}
+    assert keys == {name for name, value in step.headers if value.endswith("****")}
+    losses = [f"{code}: {place}" for code, place, _ in step.losses]
     return [f"{request.method} {request.url}", *shown, request.content.decode(), *losses]
 
 

@@ -76,8 +76,8 @@ def explain(
     wrong.
     """
     # They take a while to import.
-    from dragoman_server.http.explanation import ClientCall, RequestExplainer
-    from dragoman_server.proxying.explanation import NoEndpoint, as_builtins
+    from dragoman_server.http.explanation import ClientCall, NoEndpoint, RequestExplainer
+    from dragoman_server.proxying.explanation import as_builtins
     from dragoman_server.relayed.table import SENDING
 
     settings = load_or_exit(config_file, UNBOUND).settings

@@ -12,12 +12,12 @@ from starlette.routing import BaseRoute
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.replies import respond
 from dragoman_server.http.auth import EXPLAIN_PATH
-from dragoman_server.http.explanation import ClientCall, RequestExplainer
+from dragoman_server.http.explanation import ClientCall, NoEndpoint, RequestExplainer
 from dragoman_server.http.operations import VENDORS_OBJECT, AdminRoute, ApiOperation
 from dragoman_server.http.request import BodyReader, path_below_mount
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.proxying.affinity import referred_ids
-from dragoman_server.proxying.explanation import NoEndpoint, as_builtins
+from dragoman_server.proxying.explanation import as_builtins
 from dragoman_server.relayed.body import ids_in_path
 from dragoman_server.relayed.table import SENDING
 
