@@ -213,8 +213,14 @@ class ContentsWriter:
 def write_media(part: Media, ledger: Ledger) -> JSONObject:
     """Return the part of an image, a file or a sound. Raises RequestRefused (400)."""
     out: JSONObject
+    if part.citations is not None:
+        ledger.dropped(f"{part.path}/citations", "Gemini has no such setting for files")
     if part.source == "text":
-        return {"text": part.data if part.filename is None else f"{part.filename}\n\n{part.data}"}
+        if part.context is not None:
+            ledger.altered(f"{part.path}/context", "sent before the text of the document")
+        return {"text": "\n\n".join(filter(None, (part.context, part.filename, part.data)))}
+    if part.context is not None:
+        ledger.dropped(f"{part.path}/context", "Gemini has no such setting for files")
     if part.source == "base64" or part.data.startswith("data:"):
         media_type, data = part.inline()
         inline: JSONObject = {"mimeType": media_type or MEDIA_TYPES[part.kind], "data": data}
@@ -225,10 +231,7 @@ def write_media(part: Media, ledger: Ledger) -> JSONObject:
     if part.filename is not None and "inlineData" in out:
         out["inlineData"]["displayName"] = part.filename
     elif part.filename is not None:
-        ledger.dropped(f"{part.path}/filename", "Gemini has no such setting for files by URL")
-    for name in ("context", "citations"):
-        if getattr(part, name) is not None:
-            ledger.dropped(f"{part.path}/{name}", "Gemini has no such setting for files")
+        ledger.altered(part.path, "sent without its name: Gemini has no such setting for files by URL")
     level = DETAIL_NAMES.get(part.detail) if type(part.detail) is str else None
     if level is not None:
         out["mediaResolution"] = {"level": level}
