@@ -33,7 +33,9 @@ from edge import (
     waits,
     whole,
 )
+from h2_client import Peer, data, headers, is_end
 from http_certificate import Certificate, make_certificate
+from hyperframe.frame import RstStreamFrame
 
 pytestmark = pytest.mark.process
 
@@ -317,21 +319,30 @@ def test_a_file_that_blocks_does_not_block_a_stop(tmp_path: Path, backend: str, 
         assert gateway.wait() == 0
 
 
-def test_a_stream_that_a_stop_cuts_ends_with_an_error_and_without_an_end(
-    tmp_path: Path, backend: str
-) -> None:
+def test_streams_that_a_stop_cuts_end_with_an_error_and_without_an_end(tmp_path: Path, backend: str) -> None:
     with (
         Upstream(waits) as upstream,
         EdgeGateway(tmp_path, upstream, backend=backend, server="drain_s = 0.2") as gateway,
         socket.create_connection(("127.0.0.1", gateway.ready().port)) as client,
+        gateway.connect() as other,
     ):
         client.sendall(post(CHAT_PATH, chat()))
+        peer = Peer(other)
+        peer.begin()
+        head = peer.request(1, headers(method="POST", path=CHAT_PATH), end=False)
+        peer.send(head, data(1, json.dumps(chat()).encode(), end=True))
         received = b""
         while b"Hello" not in received:
             received += client.recv(65_536)
+        while b"Hello" not in peer.contents.get(1, b""):
+            peer.receive()
         gateway.signal(signal.SIGTERM)
-        while data := client.recv(65_536):
-            received += data
+        while more := client.recv(65_536):
+            received += more
+        *_, last = peer.until(lambda frame: is_end(frame, 1))
         assert gateway.wait() == 0
-    assert b'{"error":{"message":"the gateway is stopping: the response is cut here"' in received
+    error = b'{"error":{"message":"the gateway is stopping: the response is cut here"'
+    assert error in received
     assert not received.endswith(b"0\r\n\r\n")
+    assert error in peer.contents[1]
+    assert isinstance(last, RstStreamFrame)

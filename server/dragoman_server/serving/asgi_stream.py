@@ -120,6 +120,12 @@ class HTTPStream:
             self.closed = True
             self.events.end({"type": "http.disconnect"}, has_left=not self._ended)
 
+    @property
+    def takes_body(self) -> bool:
+        """True between the head of the response and its end, if there is anything in between."""
+        has_body = self._method != "HEAD" and self._status not in WITHOUT_BODY
+        return has_body and self._status is not None and not self._ended
+
     # Called by the application.
 
     async def _app_send(self, message: Any) -> None:
@@ -135,8 +141,7 @@ class HTTPStream:
             await self._writer.send_head(self._stream_id, status, message.get("headers", ()))
             self._status = status
         elif message["type"] == "http.response.body" and self._status is not None and not self._ended:
-            has_body = self._method != "HEAD" and self._status not in WITHOUT_BODY
-            body = bytes(message.get("body", b"")) if has_body else b""
+            body = bytes(message.get("body", b"")) if self.takes_body else b""
             is_last = not message.get("more_body", False)
             if body or is_last:
                 await self._writer.send_data(self._stream_id, body, is_last=is_last)

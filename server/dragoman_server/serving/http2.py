@@ -217,7 +217,12 @@ class HTTP2:
             self.connection.websockets.add(stream_id)
         self._running += 1
         self.transport.set_idle(False)
-        stream.asgi.begin(StreamRequest(_as_http1(headers, host), "2", method.decode("ascii"), path))
+        request = StreamRequest(_as_http1(headers, host), "2", method.decode("ascii"), path)
+        asgi = stream.asgi
+        if isinstance(asgi, HTTPStream):
+            asgi.begin(request, partial(self._write_now, stream, asgi))
+        else:
+            asgi.begin(request)
 
     async def _receive_body(self, event: events.DataReceived) -> None:
         size = len(event.data)
@@ -306,16 +311,30 @@ class HTTP2:
         """Buffer the bytes, waiting while too much is buffered."""
         rest = memoryview(data)
         while True:
-            limit = STREAM_BUFFER if self._buffered < CONNECTION_BUFFER else MIN_STREAM_BUFFER
-            part = rest[: max(0, limit - len(stream.buffer))]
+            part = rest[: self._room(stream)]
             if part:
-                stream.buffer += part
-                self._buffered += len(part)
-                self._ready[stream.stream_id] = None
-                self._has_work.set()
+                self._buffer(stream, part)
                 rest = rest[len(part) :]
             if not rest or not await self._wait(stream):
                 return
+
+    def _write_now(self, stream: _Stream, asgi: HTTPStream, data: bytes) -> bool:
+        """Buffer a piece of a response's body if there is room for it. See WriteNow."""
+        if asgi.closed or not asgi.takes_body or len(data) > self._room(stream):
+            return False
+        if data:
+            self._buffer(stream, data)
+        return True
+
+    def _room(self, stream: _Stream) -> int:
+        limit = STREAM_BUFFER if self._buffered < CONNECTION_BUFFER else MIN_STREAM_BUFFER
+        return max(0, limit - len(stream.buffer))
+
+    def _buffer(self, stream: _Stream, data: bytes | memoryview) -> None:
+        stream.buffer += data
+        self._buffered += len(data)
+        self._ready[stream.stream_id] = None
+        self._has_work.set()
 
     async def _wait(self, stream: _Stream) -> bool:
         """Wait until a frame of this stream has been written, at most send_timeout_s. Return False if none will be."""

@@ -355,6 +355,31 @@ async def test_a_response_that_breaks_off_is_reset() -> None:
         assert not client.closed
 
 
+async def test_pieces_go_past_send_while_there_is_room() -> None:
+    taken: list[bool] = []
+
+    async def writes(scope: Scope, receive: Receive, send: Send) -> None:
+        write = scope["extensions"][NOW]["write"]
+        taken.append(write(b"early"))
+        await begin(send)
+        for piece in (b"a", b"", b"bc", bytes(STREAM_BUFFER), bytes(STREAM_BUFFER - 3)):
+            taken.append(write(piece))
+        await send({"type": "http.response.body", "body": b"d"})
+        taken.append(write(b"late"))
+
+    async with serving(writes) as client:
+        await client.send(client.request(1))
+        assert taken == [False, True, True, True, False, True, False]
+        frames = client.take(DataFrame)
+        assert b"".join(frame.data for frame in frames) == b"abc" + bytes(STREAM_BUFFER - 3) + b"d"
+        assert "END_STREAM" in frames[-1].flags
+        # A response without a body.
+        taken.clear()
+        await client.send(client.request(3, headers(method="HEAD")))
+        assert not any(taken)
+        assert client.contents[3] == 0
+
+
 async def test_headers_that_cannot_be_sent_reset_the_stream() -> None:
     async def bad(scope: Scope, receive: Receive, send: Send) -> None:
         await begin(send, (b"x-bad", b"a\r\nb"))
