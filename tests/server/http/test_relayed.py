@@ -1,13 +1,17 @@
-"""The other endpoints: what upstreams get, what clients get, what is counted, and who may send what."""
+"""The other endpoints: what upstreams get, and who may send what, as rows of relayed.txt; what clients get, and what is
+counted."""
 
 # ruff: noqa: E501 -- the tables are read by row
 
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
+import rows
 from client_stream import FakeStream, connect
 from gateway.fakes import App, FakeClient, FakeUpstreams, Script, Sleep, call, http_scope, key_of
 from msgspec.structs import replace
@@ -90,100 +94,91 @@ def message(client: FakeClient) -> str:
     return text
 
 
-# Where requests go, and with which name.
+# Where requests go, with which name, and for whom.
 
 
-@pytest.mark.parametrize(
-    ("path", "model", "url", "sent"),
-    [
-        ("/v1/embeddings", "emb", "http://up.test/v1/embeddings", "text-embedding-3-small"),
-        ("/v1/embeddings", "up/e", "http://up.test/v1/embeddings", "e"),
-        ("/v1/embeddings", "groq/e", "http://groq.test/openai/v1/embeddings", "e"),
-        ("/v1/embeddings", "google/e", "http://google.test/v1beta/openai/embeddings", "e"),
-        ("/v1/embeddings", "both/e", "http://both.test/v1/embeddings", "e"),
-        # What cannot have it is passed over.
-        ("/v1/embeddings", "two", "http://up.test/v1/embeddings", "y"),
-        ("/v1/completions", "up/c", "http://up.test/v1/completions", "c"),
-        ("/v1/fim/completions", "up/c", "http://up.test/v1/fim/completions", "c"),
-        ("/v1/moderations", "up/m", "http://up.test/v1/moderations", "m"),
-        ("/v1/decisions", "up/gpt-6-luna", "http://up.test/v1/decisions", "gpt-6-luna"),
-        ("/v1/images/generations", "up/i", "http://up.test/v1/images/generations", "i"),
-        ("/v1/audio/speech", "up/s", "http://up.test/v1/audio/speech", "s"),
-        ("/v1/ocr", "up/o", "http://up.test/v1/ocr", "o"),
-        ("/v2/embed", "up/e", "http://up.test/v2/embed", "e"),
-        ("/v1/embed", "groq/e", "http://groq.test/openai/v1/embed", "e"),
-        ("/v2/parse", "groq/e", "http://groq.test/openai/v2/parse", "e"),
-        ("/v1/multimodalembeddings", "up/e", "http://up.test/v1/multimodalembeddings", "e"),
-        *(
-            (path, "up/r", f"http://up.test{path}", "r")
-            for path in (
-                "/v1/rerank",
-                "/v2/rerank",
-                "/rerank",
-                "/score",
-                "/v1/score",
-                "/classify",
-                "/pooling",
-                "/tokenize",
-                "/v1/detokenize",
-            )
-        ),
-    ],
-)
-async def test_a_request_goes_where_its_model_leads_and_nothing_else_of_it_changes(
-    path: str, model: str, url: str, sent: str
-) -> None:
+def batch(*models: str) -> dict[str, Any]:
+    return {"requests": [{"custom_id": "a", "params": {"model": model, "n": [1.50]}} for model in models]}
+
+
+def keyed(**limits: Any) -> dict[str, Any]:
+    key = ClientKey(name="red", hash=hash_client_key("drk_red", SECRET), **limits)
+    return {"client_keys": (key,), "server": ServerSettings(secret=SECRET)}
+
+
+BOTH = (upstream("up"), upstream("claude", "anthropic_messages", "http://claude.test"))
+OTHER = upstream("other", "anthropic_messages", "http://other.test")
+GOOGLE = upstream("goog", "gemini", "http://goog.test")
+VERTEX = upstream("vertex", "gemini", "https://aiplatform.googleapis.com/v1/projects/p/locations/global")
+OF_BATCHES = {
+    "upstreams": (*BOTH, OTHER),
+    "models": {**ALIASES, "opus": "claude/claude-opus-5", "x": "claude/x"},
+}
+WITH_GOOGLE = {"upstreams": (*BOTH, GOOGLE), "models": {**ALIASES, "g": "goog/real", "same": "goog/same"}}
+RULE = {"/v1/moderations": ("up",), "/v1/images": ("up",), "/v1/batches": ("up",), "/v1/files": ("up",)}
+MESSAGES = {"anthropic-version": "2023-06-01"}
+KEY = {"authorization": "Bearer drk_red"}
+PROTOCOLS = {
+    "/v1/messages": "anthropic_messages",
+    "/v1/cached": "gemini",
+    "/v1/models": "gemini",
+    "/v1beta": "gemini",
+}
+
+
+def sent(lines: list[str]) -> list[str]:
+    """What the upstream gets of a request, or the error for the client, which `dragoman explain` has as well."""
+    settings = eval(f"dict({lines[0][2:]})", globals()) if len(lines) > 1 else {}
+    method, target, text = f"{lines[-1]} ".split(" ", 2)
+    given = eval(text, globals()) if text.startswith(("batch(", "form(")) else text.rstrip().encode()
+    body = json.dumps(given).encode() if isinstance(given, dict) else given
+    headers = {"content-type": FORM if text.startswith("form(") else "application/json"}
+    if target.startswith("/v1/messages"):
+        headers |= MESSAGES
+
+    async def ask() -> str:
+        async with gateway(**settings) as (app, fake):
+            client = await call(app, target, body, method, {**headers, **KEY})
+            if "client_keys" in settings:
+                assert (await call(app, target, body, method, headers)).status == 401
+        if client.status == 200:
+            [found] = fake.sent
+            return f"{found.url} {found.content.decode()}".replace("\r\n", "⏎").rstrip()
+        protocol = next((each for path, each in PROTOCOLS.items() if target.startswith(path)), "openai_chat")
+        assert (fake.sent, check_error(protocol, client.status, client.body)) == ([], [])
+        return f"{client.status}: {message(client)}"
+
+    out = anyio.run(ask)
+    if "client_keys" in settings and not out.startswith("404"):
+        made = Settings(**{"models": ALIASES, "upstreams": UPSTREAMS, **settings})
+        explained = RequestExplainer(settings=made, client_key=made.client_keys[0]).explain(
+            ClientCall(method, target, "", headers, body)
+        )
+        refused = [
+            f"{step.status}: {step.message}" for step in explained.steps if isinstance(step, ExplainedRefusal)
+        ]
+        assert refused == ([] if out.startswith("http") else [out])
+    return [out]
+
+
+def test_what_upstreams_get() -> None:
+    rows.check(Path(__file__).with_name("relayed.txt"), sent)
+
+
+@pytest.mark.parametrize(("model", "name"), [("up/e", "up"), ("both/e", "both")])
+async def test_an_upstream_gets_the_headers_that_are_for_it(model: str, name: str) -> None:
+    headers = {
+        "content-type": "application/json",
+        "accept": "audio/*",
+        "cookie": "private",
+        "openai-beta": "x=1",
+    }
     async with gateway() as (app, fake):
-        body = b'{"unknown":1.50, "model" : "%b","text":"\\u00e9"}'
-        headers = {
-            "content-type": "application/json",
-            "accept": "audio/*",
-            "cookie": "private",
-            "openai-beta": "x=1",
-        }
-        client = await call(app, path + "?dimensions=3", body % model.encode(), headers=headers)
-        assert client.status == 200, client.body
-        [found] = fake.sent
-        assert (found.url, found.content) == (url + "?dimensions=3", body % sent.encode())
-        name = url.partition("//")[2].partition(".")[0]
-        assert found.headers.pop("user-agent").startswith("dragoman/")
-        assert found.headers == {
-            "content-type": "application/json",
-            "accept": "audio/*",
-            "openai-beta": "x=1",
-            "authorization": f"Bearer key-of-{name}-0123",
-        }
-
-
-ONE = (upstream("up"), upstream("claude", "anthropic_messages", "http://claude.test"))
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "settings", "expected"),
-    [
-        ("/v1/embeddings", {}, {}, (400, "model is required")),
-        ("/v1/embeddings", {"model": 1}, {}, (400, "model must be a string")),
-        ("/v1/embeddings", {"model": "sim/echo"}, {}, (404, 'the upstream "sim" has no /v1/embeddings')),
-        ("/v1/embeddings", {"model": "claude/x"}, {}, (404, 'the upstream "claude" speaks no protocol that has /v1/embeddings: it needs openai_chat')),
-        ("/v1/embeddings", {"model": "nowhere"}, {}, (404, 'the model "nowhere" is not known here')),
-        ("/v1/moderations", {}, {}, (404, 'add to dragoman.toml, below [endpoints]: "/v1/moderations" = "up"')),
-        ("/v1/moderations", {}, {"endpoints": {"/v1/moderations": ("groq",)}}, "http://groq.test/openai/v1/moderations"),
-        # The default model of the only upstream that may have the path.
-        ("/v1/images/generations", {}, {"upstreams": ONE}, "http://up.test/v1/images/generations"),
-        # A rule makes the model optional, but a model comes first.
-        ("/v1/embeddings", {}, {"endpoints": {"/v1/embeddings": ("groq",)}}, "http://groq.test/openai/v1/embeddings"),
-        ("/v1/embeddings", {"model": "up/e"}, {"endpoints": {"/v1/embeddings": ("groq",)}}, "http://up.test/v1/embeddings"),
-    ],
-)  # fmt: skip
-async def test_without_a_model_a_rule_decides(path: str, body: Any, settings: Any, expected: Any) -> None:
-    async with gateway(**settings) as (app, fake):
-        client = await call(app, path, body)
-        if isinstance(expected, str):
-            assert (client.status, [each.url for each in fake.sent]) == (200, [expected])
-            return
-        assert (client.status, fake.sent) == (expected[0], [])
-        assert expected[1] in message(client)
-        assert check_error("openai_chat", client.status, client.body) == []
+        await call(app, "/v1/embeddings", {"model": model}, headers=headers)
+    [found] = fake.sent
+    assert found.headers.pop("user-agent").startswith("dragoman/")
+    key = {"authorization": f"Bearer key-of-{name}-0123"}
+    assert found.headers == {name: headers[name] for name in ("content-type", "accept", "openai-beta")} | key
 
 
 # What clients get.
@@ -486,7 +481,6 @@ async def test_files_of_forms_have_a_limit_together(
 
 # By id.
 
-BOTH = (upstream("up"), upstream("claude", "anthropic_messages", "http://claude.test"))
 TWO = tuple(
     AccountSettings(upstream=of, name=name, api_key=Secret(key_of(f"{of}/{name}")))
     for of in ("up", "claude")
@@ -502,7 +496,6 @@ A_FILE = b'{"object":"file","id":"file-abc123","bytes":120}'
 NOT_FOUND = Script(
     [b'{"error":{"message":"No such File object: file-abc123"}}'], status=404, headers=JSON_TYPE
 )
-MESSAGES = {"anthropic-version": "2023-06-01"}
 
 
 def keyless(*upstreams_: UpstreamSettings) -> tuple[UpstreamSettings, ...]:
@@ -621,47 +614,6 @@ async def test_both_vendors_have_files_at_the_same_path() -> None:
         assert fake.sent[1].headers["anthropic-version"] == "2023-06-01"
 
 
-def batch(*models: str) -> dict[str, Any]:
-    return {"requests": [{"custom_id": "a", "params": {"model": model, "n": [1.50]}} for model in models]}
-
-
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        (batch("claude/x", "opus"), batch("x", "claude-opus-5")),
-        (batch("opus"), batch("claude-opus-5")),
-        # The upstream gets the one that was checked, also if its name does not change.
-        (b'{"requests":[],"requests":[{"custom_id":"a","params":{"model": "x","n": [1.50]}}]}', batch("x")),
-        (batch("claude/x", "emb"), (404, 'the upstream "up" speaks no protocol that has /v1/messages/batches')),
-        (batch("claude/x", "other/x"), (400, "have to lead to one upstream, and these lead to claude and other")),
-        (batch("nowhere"), (404, "not known here")),
-        (batch(), (404, "add to dragoman.toml, below [endpoints]")),
-        ({"requests": [{"custom_id": "a"}]}, (400, "requests must be a list")),
-        ({"requests": 1}, (400, "requests must be a list")),
-        (batch(*map(str, range(101))), (400, "at most 100 models")),
-        (batch("claude/x", ""), (400, "model is required")),
-        # A server in Go would take them.
-        ({"Requests": [], **batch("opus")}, (400, "requests is there twice")),
-        ({"requests": [{"params": {"model": "opus"}, "PARAMS": {"model": "x"}}]}, (400, "params is there twice")),
-        (b"[", (400, "JSON")),
-    ],
-)  # fmt: skip
-async def test_the_requests_of_a_batch_lead_to_one_upstream(body: Any, expected: Any) -> None:
-    other = upstream("other", "anthropic_messages", "http://other.test")
-    models = {**ALIASES, "opus": "claude/claude-opus-5", "x": "claude/x"}
-    async with gateway(upstreams=(*BOTH, other), models=models) as (app, fake):
-        client = await call(app, "/v1/messages/batches", body, headers=MESSAGES)
-        if isinstance(expected, dict):
-            assert client.status == 200, client.body
-            found = (fake.sent[0].url, fake.sent[0].body)
-            assert found == ("http://claude.test/v1/messages/batches", expected)
-            assert b'"params":{"model": ' in fake.sent[0].content  # the spaces are the client's
-            assert fake.sent[0].content.count(b'"requests"') == 1
-            return
-        assert (client.status, expected[1] in message(client), fake.sent) == (expected[0], True, [])
-        assert check_error("anthropic_messages", client.status, client.body) == []
-
-
 async def test_the_batches_of_messages_need_no_rule() -> None:
     made = b'{"id":"msgbatch_0123","type":"message_batch"}'
     scripts = (answer(made), answer(b'{"custom_id":"a"}\n', "application/x-jsonl"))
@@ -689,59 +641,6 @@ async def test_the_url_of_a_batchs_results_leads_back_here(url: bytes, size: int
         client = await call(app, "/v1/messages/batches", method="GET", headers=MESSAGES)
     assert client.body == text % ((url.replace(b"https://api.anthropic.com", b""),) * 9)
     assert (client.finished, "content-length" in client.headers) == (True, False)
-
-
-GOOGLE = upstream("goog", "gemini", "http://goog.test")
-
-
-@pytest.mark.parametrize("version", ["/v1beta", "/v1"])
-@pytest.mark.parametrize(
-    ("path", "body", "url", "sent"),
-    [
-        ("models/goog/e:embedContent", b'{"content":{}}', "models/e:embedContent", b'{"content":{}}'),
-        ("models/g:embedContent", b'{"content":{},"model":"models/g"}', "models/real:embedContent", b'{"content":{},"model":"models/real"}'),
-        ("models/g:batchEmbedContents", b'{"requests":[{"model":"models/g","n": 1.50}]}', "models/real:batchEmbedContents", b'{"requests":[{"model":"models/real","n":1.50}]}'),
-        ("models/same:embedContent", b'{"content":{},"model":"models/other"}', "models/same:embedContent", b'{"content":{},"model":"models/same"}'),
-        ("models/g:predict", b'{"instances":[{"prompt":"x"}]}', "models/real:predict", b'{"instances":[{"prompt":"x"}]}'),
-        ("cachedContents", b'{"model":"models/g","ttl": "60s"}', "cachedContents", b'{"model":"models/real","ttl":"60s"}'),
-        ("cachedContents", b'{"model":"models/goog/e"}', "cachedContents", b'{"model":"models/e"}'),
-        ("cachedContents", b'{"model":"models/nowhere"}', "", b"not known here"),
-        ("models/g:batchEmbedContents", b'{"requests":1}', "", b"requests must be a list"),
-        ("models/emb:embedContent", b"{}", "", b"speaks no protocol that has"),
-    ],
-)  # fmt: skip
-async def test_googles_embeddings_have_the_model_in_the_path(
-    version: str, path: str, body: bytes, url: str, sent: bytes
-) -> None:
-    models = {**ALIASES, "g": "goog/real", "same": "goog/same"}
-    async with gateway(upstreams=(*BOTH, GOOGLE), models=models) as (app, fake):
-        client = await call(app, f"{version}/{path}?key=private", body)
-        if not url:
-            assert (client.status in (400, 404), sent in client.body, fake.sent) == (True, True, [])
-            assert check_error("gemini", client.status, client.body) == []
-            return
-        assert (client.status, client.body) == (200, b"{}")
-        assert (fake.sent[0].url, fake.sent[0].content) == (f"http://goog.test{version}/{url}", sent)
-
-
-@pytest.mark.parametrize("version", ["/v1beta", "/v1"])
-async def test_vertex_has_one_path_for_both_versions(version: str) -> None:
-    base_url = "https://aiplatform.googleapis.com/v1/projects/p/locations/global"
-    async with gateway(upstreams=(upstream("vertex", "gemini", base_url),)) as (app, fake):
-        client = await call(app, f"{version}/models/vertex/imagen:predict", {"instances": []})
-        assert client.status == 200, client.body
-    assert fake.sent[0].url == f"{base_url}/publishers/google/models/imagen:predict"
-
-
-@pytest.mark.parametrize("model", ["text-embedding-3-small", "e"])
-@pytest.mark.parametrize("body", [b'{"input":"x"}', b'{"input":"x","model":"emb"}'])
-async def test_a_path_of_azure_names_the_model(body: bytes, model: str) -> None:
-    async with gateway(models={"emb": "up/text-embedding-3-small", "e": "up/e"}) as (app, fake):
-        name = "emb" if model != "e" else "e"
-        client = await call(app, f"/openai/deployments/{name}/embeddings?api-version=2024-10-21", body)
-        assert client.status == 200, client.body
-    assert json.loads(fake.sent[0].content) == {"model": model, "input": "x"}
-    assert fake.sent[0].url.partition("?")[0] == "http://up.test/v1/embeddings"
 
 
 @pytest.mark.parametrize("media", ["text/plain", "application/x-www-form-urlencoded", FORM])
@@ -829,106 +728,6 @@ async def test_a_path_leads_nowhere_else(path: str, status: int) -> None:
         assert (client.status, len(fake.sent)) == (status, int(status == 200)), client.body
 
 
-# Who may send what.
-
-
-def keyed(**limits: Any) -> dict[str, Any]:
-    key = ClientKey(name="red", hash=hash_client_key("drk_red", SECRET), **limits)
-    return {"client_keys": (key,), "server": ServerSettings(secret=SECRET)}
-
-
-RULE = {"/v1/moderations": ("up",), "/v1/images": ("up",), "/v1/batches": ("up",), "/v1/files": ("up",)}
-
-
-@pytest.mark.parametrize(
-    ("limits", "path", "body", "refusal"),
-    [
-        ({"models": ("emb",)}, "/v1/embeddings", {"model": "emb"}, ""),
-        ({"models": ("emb",)}, "/v1/embeddings", {"model": "up/text-embedding-3-small"}, "may not use the model"),
-        # Without a model it is enough that it may use one of the upstream's.
-        ({}, "/v1/moderations", {}, ""),
-        ({"models": ("emb",)}, "/v1/moderations", {}, ""),
-        ({"models": ("e*",)}, "/v1/moderations", {}, ""),
-        ({"models": ("up/*",)}, "/v1/moderations", {}, ""),
-        ({"models": ("upper/*", "groq/*")}, "/v1/moderations", {}, "may use no model of the upstream 'up'"),
-        ({"budget": 1.0}, "/v1/moderations", {}, ""),
-        ({"budget": 1.0}, "/v1/images/generations", {}, "what this request costs is not known"),
-        ({"budget": 1.0}, "/v1/embeddings", {"model": "emb"}, "has no price here"),
-        ({"models": ("other",)}, "/v1/audio/transcriptions", form(b"emb"), "may not use the model"),
-        ({"models": ("emb",)}, "/v1/audio/transcriptions", form(b"emb"), ""),
-        ({"models": ("up/*",)}, "/v1/batches", {}, ""),
-        ({"models": ("groq/*",)}, "/v1/batches", {}, "may use no model of the upstream 'up'"),
-        ({"budget": 1.0}, "/v1/batches", {}, "what this request costs is not known"),
-        ({"budget": 1.0}, "/v1/fine_tuning/jobs", {}, "what this request costs is not known"),
-        ({"budget": 1.0}, "/v1/files", {}, ""),
-        ({"budget": 1.0}, "/v1/messages/batches", batch("claude/x"), "what this request costs is not known"),
-        ({"models": ("claude/x",)}, "/v1/messages/batches", batch("claude/x"), ""),
-        ({"models": ("claude/x",)}, "/v1/messages/batches", batch("claude/x", "claude/y"), "may not use the model"),
-        (
-            {"models": ("claude/x",)},
-            "/v1/messages/batches",
-            {"requests": [{"custom_id": "a", "params": {"model": "claude/x", "fallbacks": [{"model": "y"}]}}]},
-            "may not use the model 'y'",
-        ),
-    ],
-)  # fmt: skip
-async def test_a_keys_models_and_budget_apply(limits: Any, path: str, body: Any, refusal: str) -> None:
-    async with gateway(endpoints=RULE, **keyed(**limits)) as (app, fake):
-        headers = {"content-type": FORM if isinstance(body, bytes) else "application/json"}
-        client = await call(app, path, body, headers={**headers, "authorization": "Bearer drk_red"})
-        assert (client.status, len(fake.sent)) == ((403, 0) if refusal else (200, 1)), client.body
-        assert refusal in (message(client) if refusal else "")
-        assert (await call(app, path, body)).status == 401
-    settings = Settings(upstreams=UPSTREAMS, models=ALIASES, endpoints=RULE, **keyed(**limits))
-    sent = body if isinstance(body, bytes) else json.dumps(body).encode()
-    explained = RequestExplainer(settings=settings, client_key=settings.client_keys[0]).explain(
-        ClientCall("POST", path, "", headers, sent)
-    )
-    refused = [(step.status, step.message) for step in explained.steps if isinstance(step, ExplainedRefusal)]
-    assert refused == ([(403, message(client))] if refusal else [])
-
-
-@pytest.mark.parametrize(
-    ("path", "status"), [("/v1/chat/completions/batch", 404), ("/v1/chat/completions/chatcmpl-1", 200)]
-)
-async def test_another_path_below_chat_completions_is_no_stored_chat(path: str, status: int) -> None:
-    """With such a path of vLLM a key would use other models than its own, and no budget."""
-    settings = keyed(models=("up/small",), budget=1.0)
-    async with gateway(endpoints={"/v1/chat/completions": ("up",)}, **settings) as (app, fake):
-        client = await call(app, path, {"model": "large"}, headers={"authorization": "Bearer drk_red"})
-        assert (client.status, len(fake.sent)) == (status, int(status == 200)), client.body
-
-
-@pytest.mark.parametrize(("method", "status"), [("GET", 200), ("DELETE", 200), ("PATCH", 403)])
-async def test_a_cached_prompt_that_is_kept_longer_costs_more(method: str, status: int) -> None:
-    async with gateway(upstreams=(*UPSTREAMS, GOOGLE), **keyed(budget=1.0)) as (app, _):
-        headers = {"x-goog-api-key": "drk_red", "content-type": "application/json"}
-        body = b'{"ttl":"9999999s"}' if method == "PATCH" else b""
-        client = await call(app, "/v1beta/cachedContents/abc123", body, method=method, headers=headers)
-        assert client.status == status, client.body
-
-
-@pytest.mark.parametrize(
-    ("path", "said"),
-    [
-        ("/v1/realtime", "Realtime sessions are not served"),
-        ("/v1/realtime/calls", "Realtime sessions are not served"),
-        ("/v1/live/sessions", "Live sessions are not served"),
-        ("/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent", "Live sessions are not"),
-        ("/upload/v1beta/files?uploadType=resumable", "upload the file to Google"),
-        ("/modelling", "there is nothing at this path"),
-        ("/v1/realtimes", "there is nothing at this path"),
-        ("/v1/chat/completions/chatcmpl-1", 'below [endpoints]: "/v1/chat/completions" = "up"'),
-        ("/v1/chat/completions/chatcmpl-1/messages", 'below [endpoints]: "/v1/chat/completions" = "up"'),
-    ],
-)  # fmt: skip
-async def test_what_is_not_served_is_said(path: str, said: str) -> None:
-    async with gateway() as (app, fake):
-        client = await call(app, path, method="GET")
-        assert (client.status, said in message(client), fake.sent) == (404, True, []), client.body
-        assert check_error("openai_chat", client.status, client.body) == []
-
-
 async def test_a_session_is_refused_before_its_websocket_opens() -> None:
     peer = FakeClient()
     async with gateway() as (app, _):
@@ -937,13 +736,6 @@ async def test_a_session_is_refused_before_its_websocket_opens() -> None:
         await app({**scope, "extensions": extensions}, peer.receive, peer.send)
     [head, body] = [each for _, each in peer.messages]
     assert (head["status"], "Realtime sessions" in body["body"].decode()) == (404, True)
-
-
-@pytest.mark.parametrize("path", ["/v1/embeddings/x", "/v1/embeddings/", "/v3/rerank"])
-async def test_there_is_nothing_at_other_paths(path: str) -> None:
-    async with gateway() as (app, fake):
-        assert (await call(app, path, json.dumps({"model": "emb"}).encode())).status == 404
-        assert not fake.sent
 
 
 @pytest.mark.backends(*VIRTUAL_BACKENDS)
