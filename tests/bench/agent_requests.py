@@ -98,6 +98,7 @@ def _history(client: str, upstream: str, number: int) -> list[Json]:
     if client == "anthropic_messages":
         text = [{"type": "text", "text": output}]
         results = [{"type": "tool_result", "tool_use_id": call, "content": text} for call, _ in calls]
+        results[0] |= {"content": output, "is_error": False}
         return [{"role": "assistant", "content": whole["content"]}, {"role": "user", "content": results}]
     if client == "openai_chat":
         outputs = [{"role": "tool", "tool_call_id": call, "content": output} for call, _ in calls]

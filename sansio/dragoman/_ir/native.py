@@ -24,8 +24,8 @@ class Node(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         before: That object, without the members that were changed, if a pass or the reader has changed what it says.
         shape: The members of that object that its reader takes (see `_ir.shape`), None if it has no others.
         plain_text: The text of a message or result that is one text and nothing else, as its reader says: neither in
-            the node nor in the text are a name, a mark, a citation or other members. As nearly all are, what has
-            nothing to do for such a text needs to look at nothing else. "" for all others.
+            the node nor in the text are a name, a mark, a failure, a citation or other members. As nearly all are,
+            what has nothing to do for such a text needs to look at nothing else. "" for all others.
     """
 
     native: JSONObject | None = None
@@ -35,6 +35,15 @@ class Node(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 AnyNode = TypeVar("AnyNode", bound=Node)
+
+
+def extra_of(value: JSONObject, shape: Any) -> dict[str, Any]:
+    """Return the fields of a node that keeps only those members of an object that its reader does not take.
+
+    Most objects have none: then nothing looks for them again.
+    """
+    extra = extra_members(value, shape)
+    return {} if extra is None else {"before": extra, "shape": {}}
 
 
 def changed(node: AnyNode, without: Collection[str] = (), **fields: Any) -> AnyNode:

@@ -15,7 +15,7 @@ import msgspec
 
 from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.losses import Loss, LossCode
-from dragoman._ir.native import changed
+from dragoman._ir.native import changed, extra_of
 from dragoman._ir.request import (
     Citation,
     Media,
@@ -27,7 +27,7 @@ from dragoman._ir.request import (
     ToolResult,
     plain_text_of,
 )
-from dragoman._ir.shape import BOOLEAN, OBJECT, STRING, extra_members, read_members
+from dragoman._ir.shape import BOOLEAN, OBJECT, STRING, read_members
 from dragoman._ir.wrapped_signatures import Signer, unwrap_summary
 from dragoman._wire.json import JSON, JSONObject, encode_text, object_or_empty, objects_in
 from dragoman.protocols.anthropic_messages.checks import (
@@ -96,8 +96,9 @@ def read_content(
         return (Text(content, path=path),) if content else ()
     if type(content) is not list:
         raise invalid_request(path, "Input should be a valid string or list")
-    if len(content) > len(block_paths):
-        block_paths = tuple([f"{path}/{index}" for index in range(len(content))])
+    known = len(block_paths)
+    if len(content) > known:
+        block_paths += tuple([f"{path}/{index}" for index in range(known, len(content))])
     parts: list[Part] = []
     index = 0  # enumerate() costs as much as to make a part
     for block in content:
@@ -177,8 +178,8 @@ def _read_image_url(block: JSONObject, path: str, context: ReadContext) -> Part:
     url = CHECKS.required(image, "url", f"{path}/image_url", STRING)
     detail = CHECKS.optional(image, "detail", f"{path}/image_url", STRING)
     context.is_native = False
-    mark, extra = read_cache_mark(block, path), extra_members(block, IMAGE_URL_SHAPE)
-    return Media("image", "url", url, detail=detail, cache=mark, path=path, before=extra, shape={})
+    mark, extra = read_cache_mark(block, path), extra_of(block, IMAGE_URL_SHAPE)
+    return Media("image", "url", url, detail=detail, cache=mark, path=path, **extra)
 
 
 def _read_reasoning(block: JSONObject, path: str, context: ReadContext) -> Part:
@@ -193,8 +194,8 @@ def _read_reasoning(block: JSONObject, path: str, context: ReadContext) -> Part:
     if carrier and context.signer.is_wrapped(carrier):
         signature = context.signer.unwrap(carrier)
         context.is_native = False
-        extra = extra_members(block, THINKING_BLOCK_SHAPE)
-        return Reasoning(text, signature, path, signature is None, before=extra, shape={})
+        extra = extra_of(block, THINKING_BLOCK_SHAPE)
+        return Reasoning(text, signature, path, signature is None, **extra)
     if "cache_control" in block:
         context.is_native = False
         context.repairs.append(Loss(LossCode.REPAIRED, f"{path}/cache_control", MARKED))
@@ -223,15 +224,22 @@ def _read_tool_use(block: JSONObject, path: str, context: ReadContext) -> Part:
 
 
 def _read_tool_result(block: JSONObject, path: str, context: ReadContext) -> Part:
-    call_id, content = block.get("tool_use_id"), block.get("content")
+    call_id, failed = block.get("tool_use_id"), block.get("is_error")
+    content: JSON = block.get("content")
     parts: tuple[Any, ...] = ()
-    if len(block) == 3 and type(call_id) is str and type(content) is str and content:
-        # A shortcut for nearly all results: only type, id and a text.
-        return ToolResult(call_id, (), _FUNCTION, None, None, path, native=block, plain_text=content)
+    is_usual = len(block) == (4 if failed is False else 3)
+    if (
+        is_usual and type(call_id) is str
+    ):  # shortcuts for nearly all results: a text, as a string or as the only block
+        if type(content) is str and content:
+            return ToolResult(call_id, (), _FUNCTION, failed, None, path, native=block, plain_text=content)
+        if (text := _only_text(content)) is not None:
+            parts = (Text(text, None, None, f"{path}/content/0", native=content[0]),)
+            return ToolResult(call_id, parts, _FUNCTION, failed, None, path, native=block, plain_text=text)
     is_native, context.is_native = context.is_native, True
     if content is not None:
         parts = read_content(content, f"{path}/content", context, readers=_RESULT_READERS)
-    is_usual = len(block) == 3 and bool(parts)
+    is_usual = is_usual and bool(parts)
     result = ToolResult(
         CHECKS.required(block, "tool_use_id", path, STRING),
         parts,
@@ -248,6 +256,15 @@ def _read_tool_result(block: JSONObject, path: str, context: ReadContext) -> Par
     return result
 
 
+def _only_text(content: JSON) -> str | None:
+    """Return the text of content that is one text block without other members, None for any other."""
+    block = content[0] if type(content) is list and len(content) == 1 else None
+    if type(block) is not dict or len(block) != 2 or block.get("type") != "text":
+        return None
+    text = block.get("text")
+    return text if type(text) is str else None
+
+
 def is_made_search(block: JSONObject) -> bool:
     """True for a block that Dragoman made of another vendor's search."""
     return text_or_empty(block.get("id") or block.get("tool_use_id")).startswith(SEARCH_ID_PREFIX)
@@ -258,8 +275,8 @@ def _read_compaction(block: JSONObject, path: str, context: ReadContext) -> Part
     summary = unwrap_summary(block, context.signer)
     if summary is None:
         return None
-    extra = extra_members(block, COMPACTION_SHAPE)
-    context.summary = Text(summary, read_cache_mark(block, path), path=path, before=extra, shape={})
+    extra = extra_of(block, COMPACTION_SHAPE)
+    context.summary = Text(summary, read_cache_mark(block, path), path=path, **extra)
     return context.summary
 
 

@@ -17,8 +17,8 @@ import msgspec
 
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger
+from dragoman._ir.native import extra_of
 from dragoman._ir.request import Citation, Part, Reasoning, Text
-from dragoman._ir.shape import extra_members
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.json import JSON, JSONObject, encode
 from dragoman._wire.limits import REASONING_ENTRIES as REASONING_ENTRIES_LIMIT
@@ -295,9 +295,8 @@ def _signed_entry(
         value = entry.get(key)
         if type(value) is str and Signer.is_wrapped(value):
             text, signature = "".join([*before, entry_text(entry)]), signer.unwrap(value)
-            extra = extra_members(entry, REASONING_ENTRY_SHAPE)
-            block = Reasoning(text, signature, f"{path}/{key}", signature is None, before=extra, shape={})
-            return block, position_of(entry)
+            extra = extra_of(entry, REASONING_ENTRY_SHAPE)
+            return Reasoning(text, signature, f"{path}/{key}", signature is None, **extra), position_of(entry)
     signature = _vendor_signature(entry, before)
     if signature is None:
         return None
@@ -305,8 +304,7 @@ def _signed_entry(
     text = (
         "" if kind == "redacted_thinking" else "".join(before) if kind == "reasoning" else entry_text(entry)
     )
-    extra = extra_members(entry, REASONING_ENTRY_SHAPE)
-    return Reasoning(text, signature, path, before=extra, shape={}), _START
+    return Reasoning(text, signature, path, **extra_of(entry, REASONING_ENTRY_SHAPE)), _START
 
 
 def _vendor_signature(entry: JSONObject, before: list[str]) -> Signature | None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from dragoman._ir.events import Signature, ToolKind
-from dragoman._ir.native import changed
+from dragoman._ir.native import changed, extra_of
 from dragoman._ir.request import (
     Media,
     Message,
@@ -31,7 +31,7 @@ from dragoman._ir.request import (
     plain_text_of,
     split_data_uri,
 )
-from dragoman._ir.shape import OBJECT, STRING, Setting, Shape, extra_members, read_members
+from dragoman._ir.shape import OBJECT, STRING, Setting, Shape, read_members
 from dragoman._ir.tools import CacheMark
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.json import JSON, JSONObject, invalid_value, wrong_type
@@ -201,10 +201,8 @@ class _MessageReader(msgspec.Struct):
         # A legacy call has no id. One made from its place in the conversation can be shared with its result.
         call_id = f"call_{path.rpartition('/')[2]}_{name}"
         self._legacy = name, call_id
-        extra = extra_members(legacy, FUNCTION_CALL_SHAPE)
-        return ToolCall(
-            call_id, name, arguments_text(legacy.get("arguments")), path=at, before=extra, shape={}
-        )
+        arguments = arguments_text(legacy.get("arguments"))
+        return ToolCall(call_id, name, arguments, path=at, **extra_of(legacy, FUNCTION_CALL_SHAPE))
 
     def _call(self, call: JSON, path: str) -> ToolCall:
         if type(call) is not dict:
@@ -271,9 +269,8 @@ class _MessageReader(msgspec.Struct):
             _CUSTOM if call_id in self._custom else _FUNCTION,
             cache=read_cache_mark(item, path),
             path=path,
-            before=extra_members(item, TOOL_MESSAGE_SHAPE),
-            shape={},
             plain_text=plain_text_of(parts) if len(item) == 3 and item["role"] == "tool" else "",
+            **extra_of(item, TOOL_MESSAGE_SHAPE),
         )
         # The name of role `function` is its call's; in other roles it is the speaker's.
         name = item.get("name") if item["role"] == "tool" else None

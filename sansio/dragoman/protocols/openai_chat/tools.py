@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, child
-from dragoman._ir.native import written
+from dragoman._ir.native import extra_of, written
 from dragoman._ir.request import Request
 from dragoman._ir.shape import OBJECT, STRING, extra_members
 from dragoman._ir.tools import (
@@ -95,8 +95,7 @@ def _read_legacy_function(function: JSONObject, path: str) -> FunctionTool:
         function.get("parameters"),
         function.get("strict"),
         path=path,
-        before=extra_members(function, FUNCTION_SHAPE),
-        shape={},
+        **extra_of(function, FUNCTION_SHAPE),
     )
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.losses import Loss, LossCode
+from dragoman._ir.native import extra_of
 from dragoman._ir.request import (
     Media,
     Message,
@@ -27,7 +28,7 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
-from dragoman._ir.shape import STRING, extra_members
+from dragoman._ir.shape import STRING
 from dragoman._ir.tools import CacheMark, FunctionTool, HostedTool, Namespace, Tool
 from dragoman._ir.wrapped_signatures import Signer, unwrap_summary
 from dragoman._wire.json import (
@@ -142,8 +143,8 @@ class InputReader(msgspec.Struct):
         if type(encrypted) is str and self._signer.is_wrapped(encrypted):
             # None if it is forged or damaged: then only the text is left.
             signature = self._signer.unwrap(encrypted)
-            extra = extra_members(item, INPUT_SHAPES[kind])
-            reasoning = Reasoning(text, signature, path, signature is None, before=extra, shape={})
+            extra = extra_of(item, INPUT_SHAPES[kind])
+            reasoning = Reasoning(text, signature, path, signature is None, **extra)
         else:
             reasoning = Reasoning(text, Signature(NAME, item), path, native=item, shape=INPUT_SHAPES[kind])
         self.messages.append(Message("assistant", (reasoning,), path))
@@ -154,8 +155,7 @@ class InputReader(msgspec.Struct):
             self._opaque(item, path, kind)
             return
         text = Text(summary, path=f"{path}/encrypted_content")
-        extra = extra_members(item, INPUT_SHAPES[kind])
-        self.messages.append(Message("user", (text,), path, before=extra, shape={}))
+        self.messages.append(Message("user", (text,), path, **extra_of(item, INPUT_SHAPES[kind])))
 
     def _web_search(self, item: JSONObject, path: str, kind: str) -> None:
         """Join a search that follows its own signature. A search of another vendor is sent to the client twice: in a

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dragoman._ir.native import extra_of
 from dragoman._ir.request import Media, Message, OpaquePart, Text, ToolCall, ToolResult
-from dragoman._ir.shape import OBJECT, STRING, extra_members
+from dragoman._ir.shape import OBJECT, STRING
 from dragoman._wire.json import (
     JSON,
     JSONObject,
@@ -95,9 +96,7 @@ def read_client_output(item: JSONObject, path: str, call_id: str, kind: str) -> 
         part = Text(_as_text(item.get("output")), path=f"{path}/output")
     else:
         screen = _required_object(item, path, "output")
-        part = read_media(
-            "image", screen, f"{path}/output", before=extra_members(screen, SCREEN_SHAPE), shape={}
-        )
+        part = read_media("image", screen, f"{path}/output", **extra_of(screen, SCREEN_SHAPE))
     parts: tuple[Text | Media | OpaquePart, ...] = (part,)
     result = ToolResult(
         call_id,
