@@ -7,7 +7,6 @@ that counts the next request sends. No request waits for it.
 
 import logging
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Final
 
 import anyio
@@ -149,7 +148,7 @@ class BudgetAlerts(BackgroundTaskGroup):
 def _message(use: BudgetUse, threshold: int, now: float) -> dict[str, object]:
     """Return the body for the webhook. `text` is what chat services show."""
     holder, ends = use.holder, use.counter[1]
-    until = None if ends is None else _time(ends)
+    until = None if ends is None else utc_text(ends)
     again = "" if until is None else f"; it starts again at {until}"
     text = (
         f"the {holder.label} has spent {use.percent:.0f} % of its budget: {amount_text(use.spent)} of "
@@ -165,9 +164,5 @@ def _message(use: BudgetUse, threshold: int, now: float) -> dict[str, object]:
         "budget_usd": holder.budget,
         "budget_period": holder.budget_period,
         "ends": until,
-        "time": _time(now),
+        "time": utc_text(now),
     }
-
-
-def _time(seconds: float) -> str:
-    return utc_text(datetime.fromtimestamp(seconds, UTC))

@@ -5,7 +5,6 @@ Models that the client's key may not use are left out.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
@@ -173,7 +172,7 @@ def openai_model(entry: CatalogEntry) -> OpenAIModel:
         max_input_tokens=context,
         max_completion_tokens=output,
         max_output_tokens=output,
-        shutdown_date=UNSET if info.retires is None else _rfc3339(info.retires)[:10],
+        shutdown_date=UNSET if info.retires is None else utc_text(info.retires)[:10],
         supported_endpoints=endpoints_for(info.id) or UNSET,
     )
 
@@ -210,11 +209,11 @@ def anthropic_model(entry: CatalogEntry) -> JSON:
         id=entry.name,
         display_name=entry.display_name,
         # "May be set to an epoch value if the release date is unknown" -- anthropic 2.12.0, types/model_info.py
-        created_at=_rfc3339(info.created or 0),
+        created_at=utc_text(info.created or 0),
         lifecycle=lifecycle_of(entry),
         max_input_tokens=info.context,
         max_tokens=info.output,
-        retires_at=None if info.retires is None else _rfc3339(info.retires),
+        retires_at=None if info.retires is None else utc_text(info.retires),
     )
     return {**msgspec.structs.asdict(model), **info.anthropic}
 
@@ -267,10 +266,6 @@ def lifecycle_of(entry: CatalogEntry) -> str:
     `retires_at` is "`null` while the model is `active`" -- anthropic 2.12.0, types/model_info.py
     """
     return entry.info.lifecycle or ("active" if entry.info.retires is None else "deprecated")
-
-
-def _rfc3339(seconds: int) -> str:
-    return utc_text(datetime.fromtimestamp(seconds, UTC))
 
 
 class _Form(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Awaitable, Collection, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import msgspec
@@ -174,7 +174,7 @@ def _hour(name: str, text: str, now: float, *, end: bool = False) -> int:
         if ":" in text:
             raise invalid_parameter(name, f"{_A_TIME}; {text[:40]} has no offset from UTC")
         when = when.replace(tzinfo=UTC)
-    seconds = (when - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(seconds=1)
+    seconds = when.timestamp()
     return max(0, int(-(-seconds // HOUR_S) if end else seconds // HOUR_S))
 
 
@@ -192,8 +192,8 @@ async def usage_json(usage: UsageSource, query: UsageQuery, keys: Collection[Cli
     total = groups if not query.by else await usage.read(replace(query, by=()))
     shown = groups[: query.limit] if query.by else []
     return UsageReport(
-        since=_time_text(query.since),
-        until=_time_text(query.until),
+        since=utc_text(query.since * HOUR_S),
+        until=utc_text(query.until * HOUR_S),
         by=query.by,
         first_byte_bounds_s=tuple(FIRST_BYTE_BOUNDS),
         rows=[UsageFigures(**_labels(query.by, values), **_figures(counts)) for values, counts in shown],
@@ -231,14 +231,10 @@ def _labels(by: Sequence[str], values: Sequence[str | int]) -> dict[str, Any]:
     """Return the fields of UsageFigures that say what a row is about."""
     row = dict[str, Any](zip(by, values, strict=True))
     if "day" in row:
-        row["day"] = _time_text(row["day"] * DAY_HOURS)[:10]
+        row["day"] = utc_text(row["day"] * DAY_HOURS * HOUR_S)[:10]
     if "hour" in row:
-        row["hour"] = _time_text(row["hour"])
+        row["hour"] = utc_text(row["hour"] * HOUR_S)
     return row
-
-
-def _time_text(hour: int) -> str:
-    return utc_text(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(hours=hour))
 
 
 def usage_routes(gateway: Gateway) -> list[BaseRoute]:

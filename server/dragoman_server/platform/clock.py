@@ -44,6 +44,16 @@ def event_loop_clock() -> Callable[[], float]:
     return trio.lowlevel.current_clock().current_time
 
 
-def utc_text(when: datetime) -> str:
-    """Return a time to the second in RFC 3339, in UTC."""
-    return f"{when.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+# Clients and upstreams may send any time, and dates end.
+_LAST_TIME = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+
+
+def utc_time(seconds: float) -> datetime:
+    """Return a time in UTC. seconds: since the epoch."""
+    return datetime.fromtimestamp(min(seconds, _LAST_TIME), UTC)
+
+
+def utc_text(when: datetime | float) -> str:
+    """Return a time to the second in RFC 3339, in UTC. when: a number is seconds since the epoch."""
+    time = when.astimezone(UTC) if isinstance(when, datetime) else utc_time(when)
+    return f"{time:%Y-%m-%dT%H:%M:%SZ}"

@@ -8,7 +8,6 @@ The upstream's key is added last, so that no other header can replace it.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import lru_cache
 
 from dragoman import UPSTREAMS, Ledger
@@ -187,7 +186,7 @@ def _duration(now: float, until: float) -> str:
 
 def _moment(now: float, until: float) -> str:
     """Format the time at which a limit is replenished as Anthropic does, by RFC 3339."""
-    return utc_text(datetime.fromtimestamp(math.ceil(until), UTC))
+    return utc_text(math.ceil(until))
 
 
 # By RateLimitHeaders.reset.

@@ -10,7 +10,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 import anyio
@@ -181,7 +180,7 @@ class UpstreamExamination:
             return CheckFinding.error(
                 "credentials", subject, ": ".join(filter(None, (str(error), detail))), fix
             )
-        ends = "" if found.until is None else f", until {utc_text(datetime.fromtimestamp(found.until, UTC))}"
+        ends = "" if found.until is None else f", until {utc_text(found.until)}"
         return CheckFinding.ok("credentials", subject, f"uses {found.source}{ends}")
 
     # Where the protocols are served.

@@ -1,17 +1,14 @@
 """What the responses to operators have in common."""
 
-from datetime import UTC, datetime
-
 from starlette.requests import Request
 from starlette.responses import Response
 
 from dragoman.jsontext import JSON, encode
 from dragoman_server.gateway import Gateway
 from dragoman_server.log import log_request
+from dragoman_server.platform.clock import utc_time
 from dragoman_server.telemetry.audit import audit_off_loop
 from dragoman_server.wire.headers import JSON_HEADERS, OPERATOR_HEADERS
-
-_LAST_TIME = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
 
 def respond(gateway: Gateway, request: Request, value: JSON, status: int = 200) -> Response:
@@ -32,9 +29,4 @@ async def audit_request(
 
 def time_text(seconds: float) -> str:
     """Return a time in RFC 3339, in UTC. seconds: since the epoch."""
-    # An upstream may send any number of seconds, and dates end.
-    return (
-        datetime.fromtimestamp(min(seconds, _LAST_TIME), UTC)
-        .isoformat(timespec="milliseconds")
-        .replace("+00:00", "Z")
-    )
+    return utc_time(seconds).isoformat(timespec="milliseconds").replace("+00:00", "Z")
