@@ -62,11 +62,7 @@ CREATE TRIGGER conversation_dropped AFTER DELETE ON conversations BEGIN
     UPDATE total SET conversations = conversations - 1;
 END;
 """,
-)
-
-# Files of earlier builds have none.
-_KEY_TABLES = (
-    "CREATE TABLE IF NOT EXISTS client_keys (name TEXT PRIMARY KEY, data TEXT NOT NULL) WITHOUT ROWID"
+    "CREATE TABLE IF NOT EXISTS client_keys (name TEXT PRIMARY KEY, data TEXT NOT NULL) WITHOUT ROWID;",
 )
 
 _UPSERT_CONVERSATION = """
@@ -143,7 +139,6 @@ class SQLiteAccountStore(Tables):
 
     def _open(self) -> None:
         self._file.open(_BUSY_S)
-        self._execute(_KEY_TABLES)
         self._refresh()
 
     def _refresh(self) -> None:
