@@ -329,14 +329,10 @@ class KeyAuthMiddleware:
         aws_key = self._keyring.aws_keys.get(signature.key_id)
         if aws_key is None:
             raise refused(_OTHER_SIGNER)
-        headers = dict(scope["headers"])
-        body = await BodyReader(
-            receive,
-            "",  # what is signed is the body as it was sent
-            headers.get(b"content-length", b"").decode("latin-1"),
-            self._server.max_body_bytes,
-            self._server.body_timeout_s,
-        ).read_all()
+        # What is signed is the body as it was sent, whatever its coding.
+        length = {"content-length": dict(scope["headers"]).get(b"content-length", b"").decode("latin-1")}
+        server = self._server
+        body = await BodyReader(receive, length, server.max_body_bytes, server.body_timeout_s).read_all()
         if not await off_loop(len(body), signature.is_valid, scope, body, aws_key.secret_access_key):
             raise refused(_OTHER_SIGNER)
         key = self._keyring.named(aws_key.client_key, time.time())

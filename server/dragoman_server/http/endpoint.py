@@ -172,8 +172,7 @@ class BaseEndpoint(ABC):
         server = self.gateway.settings.server
         body = await BodyReader(
             request.receive,
-            request.headers.get("content-encoding", ""),
-            request.headers.get("content-length", ""),
+            request.headers,
             server.max_body_bytes,
             server.body_timeout_s,
             request.receive_now,

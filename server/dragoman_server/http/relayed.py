@@ -105,8 +105,7 @@ class RelayingEndpoint(BaseEndpoint):
         server = self.gateway.settings.server
         reader = BodyReader(
             request.receive,
-            request.headers.get("content-encoding", ""),
-            request.headers.get("content-length", ""),
+            request.headers,
             self._row.max_bytes or server.max_body_bytes,
             server.body_timeout_s,
         )

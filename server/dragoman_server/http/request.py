@@ -6,7 +6,7 @@ by name, because a JSON error would be about a mistake that the client did not m
 slower than any network, is refused too, because it would keep its connection open for ever.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import parse_qs
 
 import anyio
@@ -40,6 +40,7 @@ class BodyReader:
     RemoteProtocolError if the coding, or the body's framing, is broken.
 
     Args:
+        headers: with lower-case names.
         silence_s: seconds for which the client may send nothing of it.
 
     Attributes:
@@ -54,14 +55,14 @@ class BodyReader:
     def __init__(
         self,
         receive: Receive,
-        content_encoding: str,
-        content_length: str,
+        headers: Mapping[str, str],
         limit: int,
         silence_s: float,
         receive_now: ReceiveNow | None = None,
     ) -> None:
+        coding, content_length = headers.get("content-encoding"), headers.get("content-length", "")
         try:
-            self._decoder = decoder_for(content_encoding, limit) if content_encoding else None
+            self._decoder = decoder_for(coding, limit) if coding else None
         except CodingError as error:
             raise RequestRefused(str(error), status=415) from None
         length = int(content_length[:_MAX_LENGTH_DIGITS]) if content_length.isdecimal() else None

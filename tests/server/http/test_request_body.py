@@ -47,7 +47,8 @@ class Chunks:
 async def read(
     *chunks: bytes, coding: str = "", length: str = "", limit: int = LIMIT, complete: bool = True
 ) -> bytes:
-    return await BodyReader(Chunks(chunks, complete=complete), coding, length, limit, SILENCE_S).read_all()
+    headers = {"content-encoding": coding, "content-length": length}
+    return await BodyReader(Chunks(chunks, complete=complete), headers, limit, SILENCE_S).read_all()
 
 
 async def refused(*chunks: bytes, **more: Any) -> tuple[int, str]:
@@ -88,7 +89,7 @@ async def test_a_message_without_members_is_the_end() -> None:
     async def receive() -> MutableMapping[str, Any]:
         return {"type": "http.request"}
 
-    assert await BodyReader(receive, "", "", LIMIT, SILENCE_S).read_all() == b""
+    assert await BodyReader(receive, {}, LIMIT, SILENCE_S).read_all() == b""
 
 
 @pytest.mark.parametrize(
@@ -110,11 +111,11 @@ async def test_what_is_there_without_waiting_is_read_first(
         return there.pop() if there else None
 
     if isinstance(expected, tuple):
-        body = await BodyReader(receive, "", "", LIMIT, SILENCE_S, receive_now).read_all()
+        body = await BodyReader(receive, {}, LIMIT, SILENCE_S, receive_now).read_all()
         assert (len(body), receive.taken) == expected
     else:
         with pytest.raises(expected):
-            await BodyReader(receive, "", "", LIMIT, SILENCE_S, receive_now).read_all()
+            await BodyReader(receive, {}, LIMIT, SILENCE_S, receive_now).read_all()
 
 
 @pytest.mark.parametrize("coding", ["br", "gzip, br", "compress", "x" * 1000])
@@ -153,7 +154,7 @@ async def test_a_body_without_an_end_that_the_server_has_seen_is_no_client_that_
         return {"type": "http.disconnect", "error": RemoteProtocolError("no chunk", status=400)}
 
     with pytest.raises(RemoteProtocolError, match="no chunk"):
-        await BodyReader(receive, "", "", LIMIT, SILENCE_S).read_all()
+        await BodyReader(receive, {}, LIMIT, SILENCE_S).read_all()
 
 
 @pytest.mark.parametrize(("coding", "pack"), [("", bytes), ("gzip", gzip.compress), ("zstd", zstd.compress)])
@@ -168,7 +169,7 @@ async def test_g12_the_limit_is_what_is_just_allowed(coding: str, pack: Callable
 async def test_a_declared_length_is_refused_before_a_byte_is_read(length: str) -> None:
     receive = Chunks([TEXT])
     with pytest.raises(RequestRefused, match="more than 10000 bytes"):
-        await BodyReader(receive, "", length, LIMIT, SILENCE_S).read_all()
+        await BodyReader(receive, {"content-length": length}, LIMIT, SILENCE_S).read_all()
     assert receive.taken == 0
 
 
@@ -216,7 +217,7 @@ async def test_members_that_are_nearly_all_empty_stop_at_the_limit() -> None:
     """They decompress to almost nothing, so the input is counted as well."""
     receive = Chunks([gzip.compress(b"") * 50 + gzip.compress(b"a")] * 100)
     with pytest.raises(RequestRefused) as caught:
-        await BodyReader(receive, "gzip", "", LIMIT, SILENCE_S).read_all()
+        await BodyReader(receive, {"content-encoding": "gzip"}, LIMIT, SILENCE_S).read_all()
     assert caught.value.status == 413
     assert receive.taken <= 11
 
@@ -248,10 +249,10 @@ async def test_a_body_has_a_time_for_its_pauses_and_one_for_its_size(name: str) 
 
     begun = anyio.current_time()
     if refused_after is None:
-        found = len(await BodyReader(receive, "", "", 2**20, SILENCE_S).read_all())
+        found = len(await BodyReader(receive, {}, 2**20, SILENCE_S).read_all())
         assert found == sum(len(chunk) for _, chunk in paced)
         return
     with pytest.raises(RequestRefused) as caught:
-        await BodyReader(receive, "", "", 2**20, SILENCE_S).read_all()
+        await BodyReader(receive, {}, 2**20, SILENCE_S).read_all()
     assert caught.value.status == 408
     assert anyio.current_time() - begun == pytest.approx(refused_after, abs=1)

@@ -42,10 +42,8 @@ def explain_routes(gateway: Gateway) -> Sequence[BaseRoute]:
 
     async def explain_request(request: Request) -> Response:
         headers = dict(request.headers)
-        coding, length = headers.get("content-encoding", ""), headers.get("content-length", "")
-        body = await BodyReader(
-            request.receive, coding, length, server.max_body_bytes, server.body_timeout_s
-        ).read_all()
+        reader = BodyReader(request.receive, headers, server.max_body_bytes, server.body_timeout_s)
+        body = await reader.read_all()
         path = path_below_mount(request.scope).removeprefix(EXPLAIN_PATH)
         try:
             method = "GET" if request.method == "HEAD" else request.method

@@ -230,9 +230,7 @@ async def _changed(
 
 async def _read_object(request: Request, silence_s: float) -> JSONObject:
     """Return the object in a request's body, empty without a body."""
-    headers = request.headers
-    coding, length = headers.get("content-encoding", ""), headers.get("content-length", "")
-    body = await BodyReader(request.receive, coding, length, MAX_BODY_BYTES, silence_s).read_all()
+    body = await BodyReader(request.receive, request.headers, MAX_BODY_BYTES, silence_s).read_all()
     try:
         value = decode(body) if body else {}
     except RemoteProtocolError as error:
