@@ -16,10 +16,10 @@ from dragoman_server.feed.events import EVENT_TYPES, MAX_LABEL_LENGTH, EventBatc
 from dragoman_server.feed.feed import Feed, OpenReader
 from dragoman_server.feed.reader import FeedReader, UnknownEventId, parse_event_id, process_id
 from dragoman_server.gateway import Gateway
+from dragoman_server.http.admin.replies import log_completed
 from dragoman_server.http.auth import ADMIN_PATH, Refuse
 from dragoman_server.http.operations import AdminRoute, ApiOperation, MediaType
 from dragoman_server.http.request import BOOLEAN, Parameter, Query, invalid_parameter
-from dragoman_server.log import log_request
 from dragoman_server.settings import SIMULATOR
 from dragoman_server.wire.headers import OPERATOR_HEADERS, STREAM_HEADERS, encode_headers
 
@@ -84,9 +84,7 @@ class EventsEndpoint:
         except (RemoteProtocolError, RequestRefused) as error:
             await self._refuse(scope, error, send)
         else:
-            record = gateway.request_began(scope, "admin")
-            record.status, record.outcome = 200, "completed"
-            log_request(record)
+            log_completed(gateway, scope)
 
 
 def parse_filter(query: Query, gateway: Gateway) -> EventFilter:

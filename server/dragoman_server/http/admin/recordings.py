@@ -13,11 +13,10 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute
 
 from dragoman_server.gateway import Gateway
-from dragoman_server.http.admin.replies import respond
+from dragoman_server.http.admin.replies import log_completed, respond
 from dragoman_server.http.auth import ADMIN_PATH
 from dragoman_server.http.operations import AdminRoute, ApiOperation
 from dragoman_server.http.request import Parameter, Query, invalid_parameter
-from dragoman_server.log import log_request
 from dragoman_server.recordings.document import Recording, RecordingError, load
 from dragoman_server.recordings.listing import RecordingList, find_recordings, is_cursor, recording_path
 from dragoman_server.recordings.replay import Difference, attempt_of, first_difference, replay
@@ -102,9 +101,7 @@ def recording_routes(gateway: Gateway) -> Sequence[BaseRoute]:
 
     async def send_recording(request: Request) -> Response:
         path = await path_of(request)
-        record = gateway.request_began(request.scope, "admin")
-        record.status, record.outcome = 200, "completed"
-        log_request(record)
+        log_completed(gateway, request.scope)
         return FileResponse(path, headers=dict(OPERATOR_HEADERS), media_type="application/json")
 
     async def replay_recording(request: Request) -> Response:

@@ -2,6 +2,7 @@
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope
 
 from dragoman.jsontext import JSON, encode
 from dragoman_server.gateway import Gateway
@@ -13,10 +14,15 @@ from dragoman_server.wire.headers import JSON_HEADERS, OPERATOR_HEADERS
 
 def respond(gateway: Gateway, request: Request, value: JSON, status: int = 200) -> Response:
     """Return a response with this value, and log it."""
-    record = gateway.request_began(request.scope, "admin")
+    log_completed(gateway, request.scope, status)
+    return Response(encode(value), status, headers=dict([*JSON_HEADERS, *OPERATOR_HEADERS]))
+
+
+def log_completed(gateway: Gateway, scope: Scope, status: int = 200) -> None:
+    """Log a request that gets, or has got, a response."""
+    record = gateway.request_began(scope, "admin")
     record.status, record.outcome = status, "completed"
     log_request(record)
-    return Response(encode(value), status, headers=dict([*JSON_HEADERS, *OPERATOR_HEADERS]))
 
 
 async def audit_request(
