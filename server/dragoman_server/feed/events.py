@@ -28,7 +28,7 @@ REQUEST_EVENTS = (
     WIRE_EVENT,
 )
 # Those of workers.
-WORKER_EVENTS = ("worker.joined", "worker.left")
+WORKER_EVENTS = JOINED, LEFT = "worker.joined", "worker.left"
 EVENT_TYPES = (*REQUEST_EVENTS, *WORKER_EVENTS)
 _OTHER_EVENTS = frozenset(EVENT_TYPES) - {WIRE_EVENT}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from dragoman_server.feed.events import EventBatch, EventFilter, KeptEvents
+from dragoman_server.feed.events import JOINED, LEFT, EventBatch, EventFilter, KeptEvents
 from dragoman_server.feed.feed import Feed
 from dragoman_server.feed.workers import CONNECTION_ERRORS, WorkerConnection, has_workers, other_workers
 
@@ -53,7 +53,7 @@ class FeedReader:
     Args:
         after: the numbers of the last events that it has, by worker; None if it begins, {} with what is kept.
         take: gets what there is, one batch after another.
-        joined, left: are called with a worker that has started, and with one that has ended.
+        changed: is called with one of WORKER_EVENTS and the worker that has started, or has ended.
 
     Attributes:
         places: The number of the last event of each worker.
@@ -66,8 +66,7 @@ class FeedReader:
         wanted: EventFilter,
         after: dict[str, int] | None,
         take: TakeBatch,
-        joined: Callable[[str], Awaitable[None]],
-        left: Callable[[str], Awaitable[None]],
+        changed: Callable[[str, str], Awaitable[None]],
     ) -> None:
         self.places: dict[str, int] = {}
         self.resumed: bool | None = None
@@ -75,8 +74,7 @@ class FeedReader:
         self._wanted = wanted
         self._after = after
         self._take = take
-        self._joined = joined
-        self._left = left
+        self._changed = changed
         self._started = anyio.Event()
 
     @property
@@ -142,7 +140,7 @@ class FeedReader:
     async def _follow_new(self, name: str, path: Path) -> None:
         try:
             async with WorkerConnection.open(path, 0, self._wanted) as connection:
-                await self._joined(name)
+                await self._changed(JOINED, name)
                 await self._receive(name, connection)
         except (*CONNECTION_ERRORS, TimeoutError):
             self.places.pop(name, None)  # it is tried again as long as its socket is there
@@ -164,4 +162,4 @@ class FeedReader:
                 break
             await self._take(name, batch)
         self.places.pop(name, None)
-        await self._left(name)
+        await self._changed(LEFT, name)

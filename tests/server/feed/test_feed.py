@@ -599,7 +599,7 @@ class Reader:
     def __init__(self, feed: Feed, after: dict[str, int] | None = None, wanted: EventFilter = ALL) -> None:
         self.got: list[tuple[str, Any]] = []
         self.changes = Changes()
-        self.reader = FeedReader(feed, wanted, after, self.take, self.joined, self.left)
+        self.reader = FeedReader(feed, wanted, after, self.take, self.changed)
 
     async def take(self, worker: str, batch: EventBatch) -> None:
         assert not batch.lost, "it knows from the beginning that some are missing"
@@ -609,12 +609,8 @@ class Reader:
 
         self.changes.note()
 
-    async def joined(self, worker: str) -> None:
-        self.got.append((worker, "joined"))
-        self.changes.note()
-
-    async def left(self, worker: str) -> None:
-        self.got.append((worker, "left"))
+    async def changed(self, kind: str, worker: str) -> None:
+        self.got.append((worker, kind))
         self.changes.note()
 
     @contextlib.asynccontextmanager
@@ -656,10 +652,10 @@ async def test_a_reader_gets_the_events_of_all_workers_and_resumes_at_any(direct
             publish(two, "b")
             await reader.wait_for((one.name, "a"), (two.name, "b"))
             async with worker() as three:
-                await reader.wait_for((three.name, "joined"))
+                await reader.wait_for((three.name, "worker.joined"))
                 publish(three, "c")
                 await reader.wait_for((three.name, "c"))
-            await reader.wait_for((three.name, "left"))
+            await reader.wait_for((three.name, "worker.left"))
             places = dict(reader.reader.places)
         assert places.keys() == {one.name, two.name}
         publish(two, "d")

@@ -137,7 +137,7 @@ class _EventStream:
 
     def __init__(self, feed: Feed, wanted: EventFilter, after: dict[str, int] | None, send: Send) -> None:
         self._feed, self._wanted = feed, wanted
-        self._reader = FeedReader(feed, wanted, after, self._take, self._joined, self._left)
+        self._reader = FeedReader(feed, wanted, after, self._take, self._send_change)
         self._send = send
         self._lock = anyio.Lock()
         self._sent_at = anyio.current_time()
@@ -207,11 +207,8 @@ class _EventStream:
         if texts:
             await self._write("".join(texts))
 
-    async def _joined(self, worker: str) -> None:
-        await self._write(_event("worker.joined", encode_text({"at": time(), "worker": process_id(worker)})))
-
-    async def _left(self, worker: str) -> None:
-        await self._write(_event("worker.left", encode_text({"at": time(), "worker": process_id(worker)})))
+    async def _send_change(self, kind: str, worker: str) -> None:
+        await self._write(_event(kind, encode_text({"at": time(), "worker": process_id(worker)})))
 
     async def _send_heartbeats(self) -> None:
         while True:
