@@ -63,7 +63,8 @@ class ChoiceReader(msgspec.Struct):
     """Reads one choice.
 
     kind: the kind of its open block, None if none is open; block: the number of that block.
-    finish_reason: the last one that came; sequence: the stop sequence that was reported.
+    finish_reason: the last one that came, and native_finish_reason as the model's own server named it.
+    sequence: the stop sequence that was reported.
     """
 
     index: int
@@ -77,6 +78,7 @@ class ChoiceReader(msgspec.Struct):
     calls: ToolCallReader = msgspec.field(default_factory=repeat(_NO_CALLS).__next__)
     reasoning: ReasoningFields = msgspec.field(default_factory=repeat(_NO_REASONING).__next__)
     finish_reason: str | None = None
+    native_finish_reason: str | None = None
     sequence: str | None = None
     _pending_citations: list[tuple[JSONObject, str]] = []  # with their path, until there is text
     _annotation_count: int = 0  # of the annotations so far
@@ -302,6 +304,9 @@ class ChoiceReader(msgspec.Struct):
         if reason in (events.END, events.TOOL_USE):
             # We have seen "stop" after a forced function call, and servers that never send "tool_calls".
             reason = events.TOOL_USE if self.calls.calls else events.END
+            # OpenRouter reports a call that the output limit cut as "tool_calls" (recorded in 2026).
+            if STOP_REASONS.get((self.native_finish_reason or "").lower()) is StopReason.MAX_TOKENS:
+                reason = StopReason.MAX_TOKENS
         if reason is events.END and self.sequence is not None:
             reason = StopReason.STOP_SEQUENCE
         return events.Stopped(reason, self.finish_reason, self.index, self.sequence)

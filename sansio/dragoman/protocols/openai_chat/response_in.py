@@ -225,6 +225,8 @@ class ChatReader:
             state.finish_reason = finish
         if is_usual:
             return
+        native = text_or_none(choice.get("native_finish_reason"))
+        state.native_finish_reason = native or state.native_finish_reason
         usage = choice.get("usage")
         if type(usage) is dict:
             self._usage = usage
