@@ -186,13 +186,14 @@ class MessageItem(OutputItem):
     def add_text(
         self, index: int, text: JSON, out: list[Event], refusal: bool, logprobs: JSON = None
     ) -> None:
-        if type(text) is not str or not text:
+        if type(text) is not str or not (text or logprobs):
             return
         emitted = self._part(index, out, refusal)
-        emitted.pieces.append(text)
         if logprobs:
             self._emit_logprobs(index, objects_in(logprobs), out)
-        out.append(events.TextDelta(emitted.block, text))
+        if text:
+            emitted.pieces.append(text)
+            out.append(events.TextDelta(emitted.block, text))
 
     def text_done(
         self, index: int, text: JSON, out: list[Event], refusal: bool, logprobs: JSON = None

@@ -237,7 +237,9 @@ class ResponsesReader:
             known = self._by_id.get((name, text_or_none(item.get(name)) or "", kind))
             if known is not None:
                 return known
-        found = self._items.get(index)
+        found, last = self._items.get(index), self._all[-1]
+        if found is None and last.ids["id"] is None and not last.finished:
+            found = last  # it has come without index and id
         return found if found is not None and found.kind == kind else None
 
     # Events that carry a piece of an item.
@@ -252,17 +254,32 @@ class ResponsesReader:
             return known
         return self._all[-1] if index is None and self._all else None  # without an index it is the last one
 
+    def _item_of_delta(self, event: JSONObject, kind: str, out: list[Event]) -> OutputItem:
+        """Return the item of a delta. If it was not announced it is the open one of this kind, or a new one."""
+        item = self._item_of(event)
+        if item is not None and (item.kind == kind or event.get("output_index") is not None):
+            return item
+        last = self._all[-1] if self._all else None
+        if last is not None and last.kind == kind and not last.finished:
+            return last
+        return self._add_unannounced(event, kind, out)
+
+    def _add_unannounced(self, event: JSONObject, kind: str, out: list[Event]) -> OutputItem:
+        self._start({}, out)
+        index = event.get("output_index")
+        index = index if type(index) is int else len(self._items)
+        return self._add({"type": kind, "id": event.get("item_id")}, index, out)
+
     def on_part_added(self, event: JSONObject, out: list[Event]) -> None:
         item, part, index = self._item_of(event), event.get("part"), event.get("output_index")
         if item is None and type(part) is dict and part.get("type") in _TEXT_PARTS and type(index) is int:
             # Older versions of vLLM announce the message after reasoning under the index of the reasoning.
-            self._start({}, out)
-            item = self._add({"type": "message", "id": event.get("item_id")}, index, out)
+            item = self._add_unannounced(event, "message", out)
         if item is not None:
             item.announce(_index(event))
 
     def on_text(self, event: JSONObject, out: list[Event]) -> None:
-        item = self._item_of(event)
+        item = self._item_of_delta(event, "message", out)
         if isinstance(item, MessageItem):
             refusal = "refusal" in event["type"]
             index = item.parts.resolve_index(_index(event))
@@ -293,7 +310,7 @@ class ResponsesReader:
             item.add_annotation(item.parts.resolve_index(_index(event)), annotation, out)
 
     def on_reasoning(self, event: JSONObject, out: list[Event]) -> None:
-        item = self._item_of(event)
+        item = self._item_of_delta(event, "reasoning", out)
         if isinstance(item, ReasoningItem):
             summary = "summary" in event["type"]
             item.add_text(_reasoning_index(event, item, summary), event.get("delta"), out, summary)
