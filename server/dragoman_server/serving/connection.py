@@ -48,6 +48,10 @@ IDLE_LINGER_S = 0.1
 # response (RFC 9293, 3.6), so an application that does not ask whether the client is there has this long.
 HALF_CLOSED_S = 1.0
 
+# A new client sends its request, or its part of a handshake, within this time on most networks. Until then its connection
+# is not closed for another one.
+FIRST_BYTES_S = 0.25
+
 # Longer than the pools of the SDKs keep an idle connection (5 to 60 s), so that the client closes it, not we: a
 # request that is sent into a closing connection fails.
 KEEP_ALIVE_S = 75.0
@@ -70,7 +74,7 @@ class WorkerContext(msgspec.Struct):
         time, call_at: The clock and the timers of the event loop.
         connections: All connections.
         idle: The connections and TLS handshakes without a request, which may be closed for a new connection, each with
-            the function that closes it; the one that has been idle longest comes first.
+            the time from which on, and the function that does it; the one that has been idle longest comes first.
     """
 
     app: ASGIApp
@@ -83,7 +87,7 @@ class WorkerContext(msgspec.Struct):
     time: Callable[[], float] = msgspec.field(default_factory=event_loop_clock)
     call_at: CallAt = msgspec.field(default_factory=event_loop_timers)
     connections: "dict[Connection, None]" = msgspec.field(default_factory=dict)
-    idle: dict[object, Callable[[], None]] = msgspec.field(default_factory=dict)
+    idle: dict[object, tuple[float, Callable[[], None]]] = msgspec.field(default_factory=dict)
 
 
 class Connection:
@@ -133,7 +137,7 @@ class Connection:
     async def run(self) -> None:
         """Serve the client until either side ends the connection. Log internal errors, and raise none."""
         self.worker.connections[self] = None
-        self.set_idle(True)
+        self.set_idle(True, self.worker.time() + FIRST_BYTES_S)
         try:
             async with anyio.create_task_group() as self.tasks:
                 self.apps = AppTasks(self.tasks, self.worker.requests, self.worker.starts)
@@ -210,15 +214,15 @@ class Connection:
         elif self._deadline < math.inf:  # it has moved
             self._set_timer()
 
-    def set_idle(self, idle: bool) -> None:
-        """Note that no request is open, or that one is."""
+    def set_idle(self, idle: bool, closable_at: float = 0.0) -> None:
+        """Note that no request is open, or that one is. closable_at: see WorkerContext.idle."""
         if not idle:
             self.worker.idle.pop(self, None)
             self._deadline = math.inf
             return
         self.request_events = None
         if not self._ended:
-            self.worker.idle[self] = self.make_room
+            self.worker.idle[self] = closable_at, self.make_room
             # hypercorn 0.18 asyncio/tcp_server.py:73, trio/tcp_server.py:96: a task sleeps that long, and keeps the
             # socket although the client has left.
             self.read_within(KEEP_ALIVE_S)

@@ -10,7 +10,13 @@ from functools import lru_cache
 import anyio
 import anyio.abc
 
-from dragoman_server.serving.connection import Address, Connection, WorkerContext, log_internal_error
+from dragoman_server.serving.connection import (
+    FIRST_BYTES_S,
+    Address,
+    Connection,
+    WorkerContext,
+    log_internal_error,
+)
 from dragoman_server.serving.file_limit import default_max_connections
 from dragoman_server.streams.byte_stream import ByteStream
 from dragoman_server.streams.connect import open_byte_stream
@@ -21,8 +27,8 @@ _BATCH = 64
 # Seconds to wait after an error that the next accept() would repeat.
 _PAUSE_S = 1.0
 
-# Seconds without a shortage of descriptors after which the next one is logged again. One that lasts comes and goes with
-# each connection that ends.
+# Seconds without a shortage, of descriptors or within max_connections, after which the next one is logged again. One that
+# lasts comes and goes with each connection that ends.
 _SHORTAGE_S = 10.0
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -62,8 +68,7 @@ class _Server:
         self._default_max_connections = default_max_connections()
         self._count = 0
         self._one_ended = anyio.Event()
-        self._is_full = False  # logs one line when it becomes true
-        self._shortage_logged_until = 0.0
+        self._logged_until: dict[str, float] = {}  # of each kind of shortage
         self.tasks: anyio.abc.TaskGroup
         self.handshakes: set[anyio.CancelScope] = set()
 
@@ -75,9 +80,7 @@ class _Server:
         while True:
             await anyio.wait_readable(self._listener)
             # A client is waiting now, so no connection is closed without need.
-            if self._count < self._max_connections:
-                self._is_full = False
-            else:
+            if self._count >= self._max_connections:
                 await self._make_room()
             for _ in range(min(_BATCH, self._max_connections - self._count)):
                 try:
@@ -87,10 +90,7 @@ class _Server:
                 except OSError as error:
                     if error.errno in _EXHAUSTED:
                         # hypercorn 0.18 leaves this to asyncio, which writes a traceback for each try.
-                        now = anyio.current_time()
-                        if now >= self._shortage_logged_until:
-                            _log.warning("cannot accept connections for now: %s", error.strerror)
-                        self._shortage_logged_until = now + _SHORTAGE_S
+                        self._log_shortage("cannot accept connections for now: %s", error.strerror)
                         await self._end_idle_connection()
                     continue  # the client was gone before it was accepted
                 sock.setblocking(False)
@@ -103,19 +103,30 @@ class _Server:
         The connection or handshake that has been idle longest is closed. If none is idle, clients wait in the
         listener's backlog instead of getting an error; another worker may accept them.
         """
-        if not self._is_full:
-            default = "" if self._worker.settings.max_connections else "; its default follows from ulimit -n"
-            _log.warning("max_connections is reached: %d connections are open%s", self._count, default)
-        self._is_full = True
+        default = "" if self._worker.settings.max_connections else "; its default follows from ulimit -n"
+        self._log_shortage("max_connections is reached: %d connections are open%s", self._count, default)
         while self._count >= self._max_connections:
             await self._end_idle_connection()
 
+    def _log_shortage(self, text: str, *values: object) -> None:
+        """Log it if it has not been noticed for a while."""
+        now = self._worker.time()
+        if now >= self._logged_until.get(text, 0.0):
+            _log.warning(text, *values)
+        self._logged_until[text] = now + _SHORTAGE_S
+
     async def _end_idle_connection(self) -> None:
         """End the connection or handshake that has been idle longest, if any, and wait for it, at most _PAUSE_S."""
+        wait_s = _PAUSE_S
         if (idle := next(iter(self._worker.idle), None)) is not None:
-            self._worker.idle.pop(idle)()
+            closable_at, close = self._worker.idle[idle]
+            if (early_s := closable_at - self._worker.time()) > 0:
+                wait_s = early_s
+            else:
+                del self._worker.idle[idle]
+                close()
         self._one_ended = anyio.Event()
-        with anyio.move_on_after(_PAUSE_S):
+        with anyio.move_on_after(wait_s):
             await self._one_ended.wait()
 
     async def _serve(self, sock: socket.socket) -> None:
@@ -142,7 +153,7 @@ class _Server:
             return await open_byte_stream(sock)  # a turn of the event loop at most
         with anyio.move_on_after(self._handshake_s) as scope:
             self.handshakes.add(scope)
-            self._worker.idle[scope] = scope.cancel
+            self._worker.idle[scope] = self._worker.time() + FIRST_BYTES_S, scope.cancel
             try:
                 return await open_byte_stream(sock, tls)
             finally:

@@ -110,12 +110,26 @@ async def test_at_the_limit_no_connection_is_closed_before_another_one_comes() -
 
 
 @pytest.mark.promise("S10")
+async def test_a_new_connection_is_not_closed_for_another_one_before_its_request_can_come() -> None:
+    async with (
+        serving(max_connections=1) as address,
+        await anyio.connect_tcp(*address) as first,
+        await anyio.connect_tcp(*address) as second,
+    ):
+        await second.send(GET)
+        await anyio.sleep(0.05)  # the network's
+        await first.send(GET)
+        for client in (first, second):
+            assert (await client.receive()).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.promise("S10")
 @pytest.mark.parametrize("with_tls", [False, True])
 async def test_clients_that_only_connect_block_no_other(certificate: Certificate, with_tls: bool) -> None:
     server, client = (certificate.server(), certificate.client()) if with_tls else (None, None)
     async with AsyncExitStack() as stack:
         address = await stack.enter_async_context(serving(tls=server, handshake_s=60, max_connections=2))
-        for _ in range(60):  # they send nothing, and do not close when the server does
+        for _ in range(12):  # they send nothing, and do not close when the server does
             await stack.enter_async_context(await anyio.connect_tcp(*address))
         with anyio.fail_after(30):  # half of the time that a handshake may take
             assert (await get(address, client)).endswith(b"hello")
