@@ -48,8 +48,8 @@ IDLE_LINGER_S = 0.1
 # response (RFC 9293, 3.6), so an application that does not ask whether the client is there has this long.
 HALF_CLOSED_S = 1.0
 
-# A new client sends its request, or its part of a handshake, within this time on most networks. Until then its connection
-# is not closed for another one.
+# A new client sends its request, or its part of a handshake, within this time on most networks. Until then its
+# connection is not closed for another one.
 FIRST_BYTES_S = 0.25
 
 # Longer than the pools of the SDKs keep an idle connection (5 to 60 s), so that the client closes it, not we: a

@@ -27,8 +27,8 @@ _BATCH = 64
 # Seconds to wait after an error that the next accept() would repeat.
 _PAUSE_S = 1.0
 
-# Seconds without a shortage, of descriptors or within max_connections, after which the next one is logged again. One that
-# lasts comes and goes with each connection that ends.
+# Seconds without a shortage, of descriptors or within max_connections, after which the next one is logged again. One
+# that lasts comes and goes with each connection that ends.
 _SHORTAGE_S = 10.0
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
