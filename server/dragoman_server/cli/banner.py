@@ -8,6 +8,7 @@ import shlex
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -152,7 +153,10 @@ def print_banner(
 
     def show() -> None:
         lists = fetch_lists(loaded.settings, to_fetch)
-        print_lines(banner(loaded, listening, version, lists), sys.stderr, environ)
+        with suppress(
+            OSError
+        ):  # a full disk, for one: the gateway serves nevertheless, as when a line of the log fails
+            print_lines(banner(loaded, listening, version, lists), sys.stderr, environ)
 
     if to_fetch:
         # The caller serves clients already, and must not wait.

@@ -1,5 +1,6 @@
 """The command: exit codes, output, and the lines of the banner, which must be fit to paste into a shell."""
 
+import errno
 import gc
 import io
 import json
@@ -25,7 +26,7 @@ from msgspec.structs import replace
 from sdk_clients.processes import Simulator
 
 from dragoman_server.capabilities.providers import PROVIDERS
-from dragoman_server.cli.banner import banner, commands
+from dragoman_server.cli.banner import banner, commands, print_banner
 from dragoman_server.cli.commands import main
 from dragoman_server.cli.model_lists import ModelLists, OfferedModels
 from dragoman_server.cli.options import own_command, print_lines
@@ -268,6 +269,15 @@ def test_a_terminal_gets_colours_and_no_wrapped_commands(monkeypatch: pytest.Mon
 def test_elsewhere_the_lines_are_plain(stream: io.StringIO, environ: dict[str, str]) -> None:
     print_lines(COLOURED, stream, environ)
     assert stream.getvalue().splitlines() == LONG
+
+
+def test_a_banner_that_cannot_be_written_does_not_end_the_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(sys, "stderr", Full())
+    print_banner(load(environ={}), "1.2.3", {}, LISTENING)
 
 
 # The whole command, in a process.
