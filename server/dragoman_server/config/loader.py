@@ -174,6 +174,12 @@ def _warnings(
         )
         fix = "write the origins of your pages, or make a key with `dragoman keys add NAME`"
         yield CheckFinding.warning("public", "server.cors_origins", text, fix)
+    for store, kind, needed in _NEEDED:
+        found = getattr(settings.server, store)
+        if kind and found not in (None, kind) and getattr(settings.server, needed) is not None:
+            place = loaded.origin("server", needed).changed_at
+            fix = f'write {store} = "{kind}", or remove it: {place}'
+            yield CheckFinding.warning("store", f"server.{needed}", f"has no effect: {store} is {found}", fix)
     yield from _lost_prefixes(settings)
     for index, upstream in enumerate(settings.upstreams):
         path = specs[upstream.protocol].path

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from dragoman_server.config.interpolate import expand
 from dragoman_server.config.toml_lines import KeyPath, TomlLines
+from dragoman_server.settings import ARRAYS, ServerSettings
 from dragoman_server.settings.capabilities import CapabilitySettings
 from dragoman_server.settings.fields import SettingKind, SettingSpec, settings_of
 from dragoman_server.settings.problems import (
@@ -32,6 +33,9 @@ from dragoman_server.settings.values import InvalidValue, check_value, header_na
 MAX_FILE_BYTES = 1024 * 1024
 
 _SYNTAX_PLACE = re.compile(r" \(at line (\d+), column (\d+)\)$")
+# What tomllib says of a text without quotes, with typographic ones, and of True.
+_UNQUOTED = "Invalid value", "Expected newline or end of document after a statement"
+_UNQUOTED_HINT = '; write texts in "quotes", and true and false in lower case'
 
 _Row = TypeVar("_Row")
 Rows = list[tuple[KeyPath, _Row]]
@@ -100,7 +104,9 @@ class ConfigSources(msgspec.Struct):
             line, message = text.rstrip().count("\n") + 1, str(error)
             message = message.removesuffix(" (at end of document)") + " at the end of the file"
             if place := _SYNTAX_PLACE.search(str(error)):
-                line, message = int(place[1]), f"{str(error)[: place.start()]} (column {place[2]})"
+                message = str(error)[: place.start()]
+                hint = _UNQUOTED_HINT if message.startswith(_UNQUOTED) else ""
+                line, message = int(place[1]), f"{message} (column {place[2]}){hint}"
             problem(line, f"not valid TOML: {message}")
         except (ValueError, RecursionError):
             problem(None, "has a number that is too large, or is nested too deeply")
@@ -129,8 +135,10 @@ class ConfigSources(msgspec.Struct):
     def report_unknown_keys(self, path: KeyPath, table: Mapping[str, object], valid: Sequence[str]) -> None:
         for name in table:
             if name not in valid:
-                hint = did_you_mean(name, valid) or "; valid keys are " + ", ".join(valid)
-                self.add_problem((*path, name), f"unknown key{hint}")
+                hint = _elsewhere(path, name) or did_you_mean(name, valid)
+                self.add_problem(
+                    (*path, name), f"unknown key{hint or '; valid keys are ' + ', '.join(valid)}"
+                )
 
     def table(self, path: KeyPath, value: object) -> dict[str, object]:
         if isinstance(value, dict):
@@ -167,7 +175,8 @@ class ConfigSources(msgspec.Struct):
     ) -> None:
         for name, key in keys.items():
             if key.required and name not in present:
-                self.add_problem((*path, name), "missing")
+                hint = ": `dragoman keys add` makes one" if key.kind is SettingKind.HASH else ""
+                self.add_problem((*path, name), f"missing{hint}")
 
     # Values.
 
@@ -245,3 +254,12 @@ class ConfigSources(msgspec.Struct):
             origin = replace(self._file_origin(path), references=tuple(references[before:]))
             self.problems.append(ConfigProblem(origin, str(error)))
             return value
+
+
+def _elsewhere(path: KeyPath, name: str) -> str:
+    """Return where an unknown key of a table belongs, "" if no other table has it."""
+    if path and name in ARRAYS:
+        return f"; it is a table of the file: write [[{name}]]"
+    if not path and name in settings_of(ServerSettings):
+        return "; write it below [server]"
+    return ""

@@ -36,7 +36,7 @@ class SettingKind(enum.Enum):
     SECONDS = "seconds", float, "a number of seconds"
     DOLLARS = "US dollars", float, "a number of US dollars"
     SWITCH = "true or false", bool, "true or false"
-    TIME = "time", datetime, "a date, or a time with its offset from UTC"
+    TIME = "time", datetime, "a date such as 2026-12-31 without quotes, or a time with its offset from UTC"
     CHOICE = "choice"
     CHOICES = "list of choices"
     NAMES = "list of names"
