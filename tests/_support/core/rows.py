@@ -3,12 +3,14 @@
 `response_in.txt` of a protocol's folder has frames of its streams and whole bodies, with the events that are read from
 them; `request_in.txt` has bodies of its clients, with what differs from the request of the first row; `request_out.txt`
 has requests, with the body for the upstream; `rewritten.txt` has bodies that stay in their protocol, with the body for
-the upstream; `response_out.txt` has events, with the frames of the client's stream and the whole body; `relayed.txt`
-has frames, with what the observer of a relayed stream then knows; `errors.txt` has errors of an upstream and for a
-client. In the folder of the transforms, `passes.txt` has requests, with what a pass changes, and `stages.txt` events,
-with what a stage makes of them; `*_schema.txt` has values, with the keyword of a `schema` that they break, and schemas,
-with what becomes of them. In the folders of lint and of the oracle, each file has changes of its protocol's good
-stream or whole response, with what they find: lint the rule, the event and the member. A row looks like this:
+the upstream; `restored.txt` has bodies that are relayed, in which the text `Signature(...)` stands for a wrapped one,
+with the body for the upstream; `response_out.txt` has events, with the frames of the client's stream and the whole
+body; `relayed.txt` has frames, with what the observer of a relayed stream then knows; `errors.txt` has errors of an
+upstream and for a client. In the folder of the transforms, `passes.txt` has requests, with what a pass changes, and
+`stages.txt` events, with what a stage makes of them; `*_schema.txt` has values, with the keyword of a `schema` that
+they break, and schemas, with what becomes of them. In the folders of lint and of the oracle, each file has changes of
+its protocol's good stream or whole response, with what they find: lint the rule, the event and the member. A row looks
+like this:
 
     # its title
     ? prompt_tokens=3                       how the context (the signer, the capabilities) differs from the usual one
@@ -42,7 +44,7 @@ from core import passes, toy_protocol
 from core.same_protocol import read_same_protocol
 from oracle import changes, samples
 
-from dragoman import PROTOCOLS, UPSTREAMS, codec, lint
+from dragoman import PROTOCOLS, UPSTREAMS, RequestTranslator, codec, lint
 from dragoman._engine.linearizer import Linearizer
 from dragoman._ir import event_order, events, request, tools, undo
 from dragoman._ir.assembly import Fold
@@ -267,6 +269,20 @@ def write_request(protocol: str, line: str, options: dict[str, Any]) -> list[str
     return ["=" if rewritten and body == line else body, *losses(ledger)]
 
 
+def restore(protocol: str, line: str, options: dict[str, Any]) -> list[str]:
+    """The body for an upstream of the client's protocol."""
+    signer = Signer(b"key")
+
+    def wrapped(found: re.Match[str]) -> str:
+        return f'"{signer.wrap(eval(found[1], VOCABULARY))}"'
+
+    body = re.sub(r'"(Signature\(.*?\))"', wrapped, line).encode()
+    translator = RequestTranslator(client=protocol, upstream=protocol, signer=signer)
+    sent = translator.translate(body, model="m", **options)
+    assert sent.members == decode(sent.body).keys()
+    return ["=" if sent.body == body else sent.body.decode(), *losses(sent.losses)]
+
+
 def read_request(protocol: str, line: str, options: dict[str, Any]) -> request.Request | RemoteProtocolError:
     try:
         return PROTOCOLS[protocol].read_request(decode(line.encode()), Signer(options.get("signer")))
@@ -463,6 +479,8 @@ def blocks(path: Path) -> Iterator[str]:
             out = [read_error(protocol, line) for line in inputs]
         elif kind in ("request_out", "rewritten") and heads:
             out = [[short(each, named) for each in write_request(protocol, line, options)] for line in inputs]
+        elif kind == "restored" and heads:
+            out = [[short(each, named) for each in restore(protocol, line, options)] for line in inputs]
         elif heads:
             requests = [read_request(protocol, body, options) for body in inputs]
             first = first or requests[0]

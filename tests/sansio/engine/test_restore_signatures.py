@@ -1,4 +1,7 @@
-"""Requests that are relayed with signatures in them that were wrapped for clients of another protocol."""
+"""Requests that are relayed with signatures in them that were wrapped for clients of another protocol.
+
+What is special in one protocol is in the rows of its restored.txt.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -48,6 +51,7 @@ def wrapped(protocol: str, signature: Signature, signer: Signer = SIGNER) -> str
 
 
 FORGED = "drg1.bm8"
+TEXT = {"type": "text", "text": "a"}
 
 
 def forged(protocol: str) -> str:
@@ -265,12 +269,6 @@ def test_a_body_that_breaks_the_protocol_is_for_the_upstream_to_refuse(
     assert relayed(protocol, body, signed_reasoning=False).body == encode(body)
 
 
-def test_of_native_blocks_only_an_object_is_put_back() -> None:
-    wrapped = SIGNER.wrap(Signature(MESSAGES, "a text", MODEL))
-    found = losses_of(relayed(MESSAGES, body_of(MESSAGES, [carrier(MESSAGES, wrapped)])))
-    assert found == [(LossCode.FOREIGN_SIGNATURE, "/messages/1/content/0")]
-
-
 @pytest.mark.parametrize("bound", [True, False])
 def test_a_protocol_says_where_its_signatures_are(bound: bool) -> None:
     """By default an object is replaced by what its signature wraps."""
@@ -285,200 +283,3 @@ def test_a_protocol_says_where_its_signatures_are(bound: bool) -> None:
     remaining = [{"n": 0}] if bound else [{"n": 0}, {"n": 1}]
     assert decode(out.body)["messages"][0]["parts"] == ["text", {"seal": FORGED}, *remaining]
     assert losses_of(out) == ([(LossCode.FOREIGN_SIGNATURE, "/messages/0/parts/3")] if bound else [])
-
-
-# --- Messages ---
-
-
-def turn(*blocks: Any) -> dict[str, Any]:
-    return {"role": "assistant", "content": list(blocks)}
-
-
-HI = {"role": "user", "content": "Hi"}
-TEXT = {"type": "text", "text": "a"}
-CALL = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
-RESULT = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "r"}]}
-WRAPPED = carrier(MESSAGES, FORGED)
-
-
-def conversation(*messages: Any) -> tuple[Any, list[tuple[LossCode, str]]]:
-    """Return what the upstream gets of a Messages conversation, and the losses."""
-    out = relayed(MESSAGES, {"model": "m", "max_tokens": 5000, "messages": list(messages)})
-    return decode(out.body)["messages"], losses_of(out)
-
-
-def test_a_turn_of_foreign_reasoning_only_is_left_out() -> None:
-    found = conversation(HI, turn(WRAPPED), HI)
-    assert found == ([HI, HI], [(LossCode.FOREIGN_SIGNATURE, "/messages/1/content/0")])
-
-
-def test_reasoning_that_nobody_signed_stays_until_the_upstream_refuses_it() -> None:
-    """Servers that sign nothing take it back. It passes where nothing else is wrapped, and so it passes here."""
-    unsigned = {"type": "thinking", "thinking": "so", "signature": ""}
-    lost = [(LossCode.FOREIGN_SIGNATURE, f"/messages/1/content/{at}") for at in (0, 1)]
-    assert conversation(HI, turn(WRAPPED, unsigned, TEXT)) == ([HI, turn(unsigned, TEXT)], lost[:1])
-    body = {"model": "m", "max_tokens": 5000, "messages": [HI, turn(WRAPPED, unsigned, TEXT)]}
-    out = relayed(MESSAGES, body, signed_reasoning=False)
-    assert (decode(out.body)["messages"], losses_of(out)) == ([HI, turn(TEXT)], lost)
-
-
-def test_a_restored_block_has_no_cache_mark() -> None:
-    """ "cache_control cannot be set on thinking blocks"."""
-    wrapped = carrier(MESSAGES, SIGNER.wrap(signed(MESSAGES)))
-    found = conversation(turn({**wrapped, "cache_control": {"type": "ephemeral"}}))
-    assert found == ([turn(NATIVE[MESSAGES])], [(LossCode.DROPPED, "/messages/0/content/0/cache_control")])
-
-
-def test_searches_that_were_made_for_the_client_are_left_out() -> None:
-    use = {"type": "server_tool_use", "id": "srvtoolu_drg_x7_1", "name": "web_search", "input": {}}
-    found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_drg_x7_1", "content": []}
-    theirs = {**use, "id": "srvtoolu_1"}
-    assert conversation(HI, turn(use, found, theirs, TEXT)) == ([HI, turn(theirs, TEXT)], [])
-
-
-def summary_block(text: str, **fields: Any) -> dict[str, Any]:
-    wrapped = SIGNER.wrap(Signature("dragoman", {"summary": text}))
-    return {"type": "compaction", "content": text, "encrypted_content": wrapped, **fields}
-
-
-def test_a_conversation_starts_at_its_last_summary() -> None:
-    mark = {"cache_control": {"type": "ephemeral"}}
-    first = turn(summary_block("old"))
-    second = turn(TEXT, summary_block("new", **mark), CALL)
-    start = {"type": "text", "text": "Summary of the conversation so far:\nnew", **mark}
-    found = conversation(HI, first, HI, second, RESULT)
-    assert found == ([{"role": "user", "content": [start]}, turn(CALL), RESULT], [])
-    assert conversation(HI, turn(summary_block("new")), HI)[0][1:] == [HI]
-
-
-def test_a_summary_of_the_vendor_or_of_another_gateway_stays() -> None:
-    theirs = turn({"type": "compaction", "content": "x", "encrypted_content": "theirs"})
-    forged = turn(summary_block("x", encrypted_content=FORGED))
-    assert conversation(HI, theirs, HI, forged) == ([HI, theirs, HI, forged], [])
-
-
-@pytest.mark.parametrize(
-    ("thinking", "messages", "stays"),
-    [
-        ("enabled", [HI, turn(WRAPPED, CALL), RESULT], False),
-        ("enabled", [HI, turn(WRAPPED), turn(CALL), RESULT], False),
-        ("enabled", [HI, turn(NATIVE[MESSAGES], WRAPPED, CALL), RESULT], True),
-        ("enabled", [HI, turn(NATIVE[MESSAGES], WRAPPED), turn(CALL), RESULT], True),
-        ("enabled", [HI, turn(WRAPPED, CALL), RESULT, turn(TEXT)], True),
-        ("enabled", [HI, turn(WRAPPED, CALL), HI], True),
-        ("enabled", [HI, turn(WRAPPED)], True),
-        ("adaptive", [HI, turn(WRAPPED, CALL), RESULT], True),
-    ],
-)
-def test_thinking_with_a_budget_is_dropped_in_a_tool_loop_whose_reasoning_is_lost(
-    thinking: str, messages: list[Any], stays: bool
-) -> None:
-    """ "Expected `thinking` or `redacted_thinking`, but found ..."."""
-    out = relayed(MESSAGES, {"messages": messages, "thinking": {"type": thinking}, "model": "m"})
-    assert ("thinking" in decode(out.body)) is ("thinking" in out.members) is stays
-    assert ((LossCode.ALTERED, "/thinking") in losses_of(out)) is not stays
-
-
-# --- Responses ---
-
-
-def items(*objects: Any) -> tuple[list[Any], list[tuple[LossCode, str]]]:
-    """Return the items that the upstream gets, and the losses."""
-    out = relayed(RESPONSES, {"model": "m", "input": list(objects)})
-    return decode(out.body)["input"], losses_of(out)
-
-
-def test_items_without_a_form_in_the_clients_protocol_are_put_back() -> None:
-    search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "created_by": "x"}
-    wrapped = carrier(RESPONSES, SIGNER.wrap(Signature(RESPONSES, search)))
-    assert items(wrapped) == ([{"type": "web_search_call", "id": "ws_1", "status": "completed"}], [])
-
-
-@pytest.mark.parametrize(
-    ("native", "code"),
-    [
-        ({"type": "message", "role": "system", "content": "x"}, LossCode.FOREIGN_SIGNATURE),
-        ({"type": 5}, LossCode.FOREIGN_SIGNATURE),
-        ({"type": "reasoning", "id": "rs_1", "summary": []}, LossCode.DROPPED),
-    ],
-)
-def test_items_that_were_not_signed_or_refer_to_nothing_are_left_out(native: Any, code: LossCode) -> None:
-    wrapped = carrier(RESPONSES, SIGNER.wrap(Signature(RESPONSES, native)))
-    assert items(wrapped) == ([], [(code, "/input/0")])
-
-
-def test_empty_fields_are_not_sent_back() -> None:
-    native = {**NATIVE[RESPONSES], "id": "", "content": None}
-    wrapped = carrier(RESPONSES, SIGNER.wrap(Signature(RESPONSES, native)))
-    assert items(wrapped) == ([{"type": "reasoning", "summary": [], "encrypted_content": "Y2lwaGVy"}], [])
-
-
-def test_a_summary_becomes_a_message_of_the_user() -> None:
-    text = {"type": "input_text", "text": "Summary of the conversation so far:\nnew"}
-    hi = {"role": "user", "content": "Hi"}
-    theirs = {"type": "compaction", "id": "c", "encrypted_content": "theirs"}
-    found = items(hi, summary_block("new"), theirs)
-    assert found == ([hi, {"type": "message", "role": "user", "content": [text]}, theirs], [])
-
-
-# --- Chat ---
-
-
-def chat_turn(native: Any, entry_id: str | None = None, **fields: Any) -> tuple[Any, list[Any]]:
-    """Return a turn as the upstream gets it, that has this for its own signature."""
-    entry = carrier(CHAT, SIGNER.wrap(Signature(CHAT, native)))
-    if entry_id is not None:
-        entry["id"] = entry_id
-    message = {"role": "assistant", "content": "x", **fields, "reasoning_details": [entry]}
-    out = relayed(CHAT, {"model": "m", "messages": [message]})
-    return decode(out.body)["messages"][0], losses_of(out)
-
-
-def test_members_that_a_server_signed_stand_beside_the_clients() -> None:
-    native = {"reasoning": "hm", "reasoning_details": [NATIVE[CHAT]], "thinking_blocks": [{"type": "x"}]}
-    found = chat_turn(native, reasoning_content="hm")
-    assert found == ({"role": "assistant", "content": "x", "reasoning_content": "hm", **native}, [])
-    assert chat_turn({"reasoning": "hm"}, reasoning="as sent")[0]["reasoning"] == "as sent"
-
-
-@pytest.mark.parametrize("content", ["x", [{"type": "text", "text": "x"}], None])
-def test_thinking_in_the_content_comes_first(content: Any) -> None:
-    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "so"}]}
-    text = [] if content is None else [{"type": "text", "text": "x"}]
-    sent, losses = chat_turn({"content": [thinking, {"type": "text", "text": "forged"}]}, content=content)
-    assert (sent, losses) == ({"role": "assistant", "content": [thinking, *text]}, [])
-
-
-EXTRA = {"extra_content": {"google": {"thought_signature": "G"}}}
-
-
-def tool_call(call_id: str) -> dict[str, Any]:
-    return {"id": call_id, "type": "function", "function": {"name": "f", "arguments": "{}"}}
-
-
-@pytest.mark.parametrize(
-    ("signed_id", "entry_id", "marked"),
-    [
-        ("c2", None, "c2"),
-        ("gone", None, "c1"),  # the ids have changed: then by position
-        ("gone", "drg-0-1", "c2"),
-        ("gone", "drg-0-2", None),
-    ],
-)
-def test_members_of_calls_are_put_back_onto_them(
-    signed_id: str, entry_id: str | None, marked: str | None
-) -> None:
-    calls = [tool_call("c1"), tool_call("c2")]
-    sent, losses = chat_turn({"tool_calls_extra": {signed_id: EXTRA, "c1": 5}}, entry_id, tool_calls=calls)
-    assert sent["tool_calls"] == [{**call, **EXTRA} if call["id"] == marked else call for call in calls]
-    assert losses == ([(LossCode.DROPPED, "/messages/0/reasoning_details/0")] if marked is None else [])
-
-
-def test_members_of_a_call_that_is_gone_are_a_loss() -> None:
-    _, losses = chat_turn({"tool_calls_extra": {"c1": EXTRA}}, tool_calls={"c1": 1})
-    assert losses == [(LossCode.DROPPED, "/messages/0/reasoning_details/0")]
-
-
-def test_members_of_the_message_are_put_back() -> None:
-    sent, _ = chat_turn(EXTRA, extra_content={"own": 1})
-    assert sent["extra_content"] == {"own": 1, **EXTRA["extra_content"]}
