@@ -1,6 +1,5 @@
 """Responses from the upstream's bytes to the client's, between toy protocols of different habits."""
 
-import json
 from functools import partial
 from typing import Any
 
@@ -30,7 +29,6 @@ from dragoman._ir.events import (
     Opaque,
     ReasoningDelta,
     SignatureDelta,
-    Started,
     Stopped,
     StopReason,
     TextDelta,
@@ -45,7 +43,7 @@ from dragoman._ir.undo import ToolOrigin, Undo
 from dragoman._wire import sse as _sse
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.json import decode, encode
-from dragoman.codec import ProtocolSpec, ToolLimits
+from dragoman.codec import ProtocolSpec
 
 UPSTREAM = toy("upstream")
 CLIENT = toy("client")  # has choices and parallel blocks
@@ -551,41 +549,6 @@ def test_tool_calls_have_the_clients_names() -> None:
     ]
 
 
-def test_a_client_without_custom_tools() -> None:
-    client = toy("client", tools=ToolLimits(custom=False))
-    events: list[Event] = [
-        STARTED,
-        BlockStarted(0, BlockKind.TOOL_CALL, tool=ToolHead("c", "run", ToolKind.CUSTOM)),
-        ArgumentsDelta(0, "ls"),
-        BlockEnded(0),
-        Stopped(StopReason.TOOL_USE),
-        ENDED,
-    ]
-    out = folded(events_of(run(machine(client), [stream_of(events)])))
-    assert json.loads(out.blocks[0].text) == {"input": "ls"}  # type: ignore[union-attr]
-
-
-class _Bottomless:
-    """A reader that any value is too deep for."""
-
-    def read(self, *args: Any) -> Any:
-        raise RecursionError
-
-    eof = whole = read
-
-
-@pytest.mark.parametrize("data", [b"data: {}\n\n", b""])
-def test_a_value_that_is_too_deep_for_the_stack_is_an_error(data: bytes) -> None:
-    bottomless = _Bottomless()
-    spec = msgspec.structs.replace(
-        toy("bottomless"), stream_reader=lambda response_context, ledger: bottomless
-    )
-    translator = ResponseTranslator(client=toy(), upstream=spec, context=context_of(), client_streams=True)
-    translator.receive_data(data)
-    translator.receive_eof()
-    assert "nested too deep" in translator.error.message
-
-
 # What a file asks of a model
 
 
@@ -628,33 +591,6 @@ def test_text_becomes_a_summary() -> None:
     out, translator = with_undo(Undo(compacts=True), [STARTED, *LETTERS, BlockEnded(0), STOP, ENDED])
     assert out == [STARTED, Compacted("abcdXYe"), Stopped(StopReason.COMPACTION), ENDED]
     assert translator.stop_reason is StopReason.COMPACTION
-
-
-def test_no_summary_is_a_failure() -> None:
-    out, translator = with_undo(Undo(compacts=True), [STARTED, STOP, ENDED])
-    assert [type(each) for each in out] == [Started, Failed]
-    assert translator.outcome is Outcome.FAILED
-    assert translator.error.message == "the model wrote no summary (end)"
-
-
-def test_a_tool_becomes_text() -> None:
-    call = [start_of(BlockKind.TOOL_CALL), ArgumentsDelta(0, "{"), ArgumentsDelta(0, "}"), BlockEnded(0)]
-    out, _ = with_undo(Undo(json_tool="look"), [STARTED, *call, Stopped(StopReason.TOOL_USE), ENDED])
-    assert out == [
-        STARTED,
-        start_of(BlockKind.TEXT),
-        TextDelta(0, "{"),
-        TextDelta(0, "}"),
-        BlockEnded(0),
-        STOP,
-        ENDED,
-    ]
-
-
-def test_a_markdown_fence_is_removed() -> None:
-    fenced = [start_of(BlockKind.TEXT), TextDelta(0, "```json\n"), TextDelta(0, "{}"), TextDelta(0, "\n```")]
-    out, _ = with_undo(Undo(strip_code_fence=True), [STARTED, *fenced, BlockEnded(0), STOP, ENDED])
-    assert out == [STARTED, start_of(BlockKind.TEXT), TextDelta(0, "{}"), BlockEnded(0), STOP, ENDED]
 
 
 def test_a_grammar_violation_is_recorded() -> None:
