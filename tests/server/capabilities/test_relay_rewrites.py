@@ -22,9 +22,8 @@ from gateway.scripted import (
 from openai import AsyncOpenAI
 from virtual_time import REAL_BACKENDS
 
-from dragoman import PROTOCOLS, UPSTREAMS, peek
+from dragoman import UPSTREAMS
 from dragoman_server.capabilities.resolve import capabilities_for
-from dragoman_server.proxying.plan import Plan, Planner
 from dragoman_server.settings import Settings, UpstreamSettings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(REAL_BACKENDS[0])]
@@ -161,67 +160,6 @@ def test_hosts_refuse_chat_parameters_only_in_chat() -> None:
     settings = Settings(upstreams=(upstream,))
     assert "store" in capabilities_for(settings, upstream, "m", UPSTREAMS[CHAT]).refuses
     assert "store" not in capabilities_for(settings, upstream, "m", UPSTREAMS[RESPONSES]).refuses
-
-
-def planned(body: dict[str, Any], **upstream: Any) -> Plan:
-    settings = Settings(upstreams=(UpstreamSettings.of(name="up", **upstream),))
-    data = json.dumps(body).encode()
-    return Planner(settings, PROTOCOLS[upstream["protocol"]], {}, "", data, peek(data), id="a", now=0).first()
-
-
-# pi, opencode: to an unknown host they send what OpenAI accepts.
-FROM_AGENT: dict[str, Any] = {
-    "messages": [
-        {"role": "developer", "content": "Be brief."},
-        {"role": "user", "content": "Hi"},
-        {
-            "role": "assistant",
-            "content": "",
-            "reasoning_content": "Hm.",
-            "tool_calls": [
-                {"id": "abcdefghi", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-            ],
-        },
-        {"role": "tool", "tool_call_id": "abcdefghi", "content": "r"},
-    ],
-    "store": False,
-    "max_completion_tokens": 9,
-    "reasoning_effort": "medium",
-}
-SENT_TURN: dict[str, Any] = {
-    "role": "assistant",
-    "content": None,
-    "tool_calls": FROM_AGENT["messages"][2]["tool_calls"],
-}
-
-
-@pytest.mark.parametrize(
-    ("url", "model", "settings", "reasoning"),
-    [
-        ("https://api.deepseek.com/v1", "deepseek-v4-pro", {"thinking": {"type": "enabled"}, "reasoning_effort": "medium"}, {"reasoning_content": "Hm."}),
-        ("https://api.mistral.ai/v1", "mistral-large-latest", {}, {}),
-        ("https://api.groq.com/openai/v1", "openai/gpt-oss-120b", {"reasoning_effort": "medium"}, {"reasoning": "Hm."}),
-    ],
-)  # fmt: skip
-def test_chat_clients_of_strict_hosts(
-    url: str, model: str, settings: dict[str, Any], reasoning: dict[str, Any]
-) -> None:
-    plan = planned({"model": f"up/{model}", **FROM_AGENT}, protocol=CHAT, base_url=url)
-    turn = {**SENT_TURN, **reasoning}
-    system, requested, _, result = FROM_AGENT["messages"]
-    messages = [{**system, "role": "system"}, requested, turn, result]
-    assert json.loads(plan.body) == {"model": model, "messages": messages, "max_tokens": 9, **settings}
-
-
-def test_openais_newest_get_no_effort_beside_tools_from_chat_clients() -> None:
-    function = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
-    model = "up/gpt-5.6-luna"
-    messages = [{"role": "user", "content": "Hi"}]
-    requested = {"model": model, "messages": messages, "tools": [function], "reasoning_effort": "high"}
-    plan = planned(requested, protocol=CHAT, base_url=OPENAI)
-    sent = json.loads(plan.body)
-    assert (sent["reasoning_effort"], sent["tools"]) == ("none", [function])
-    assert [loss.path for loss in plan.losses] == ["/reasoning_effort"]
 
 
 # Other endpoints of a rewritten upstream.
