@@ -1,14 +1,17 @@
-"""GET /v1/models through the application: both forms, pages, permissions, and the vendors' types."""
+"""GET /v1/models: both forms, and the vendors' types; which models are listed, as rows of models.txt."""
 
 import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anthropic.types
+import anyio
 import openai.types
 import pytest
+import rows
 from gateway.fakes import FakeClient, Script, call
 from gateway.scripted import ListingUpstreams, anthropic_list, openai_list
 from oracle import check_error, check_models
@@ -195,49 +198,6 @@ async def test_a_model_in_the_form_of_anthropic() -> None:
         anthropic.types.ModelInfo.model_validate(found[name])
 
 
-@pytest.mark.parametrize(
-    ("form", "names", "other"),
-    [
-        ("full", ["fast", "anthropic/claude-x", "anthropic/claude-old", "local/q"], "claude-x"),
-        ("plain", ["fast", "claude-x", "claude-old", "local/q"], "anthropic/claude-x"),
-    ],
-)
-async def test_unlisted_names_are_found_too(form: str, names: list[str], other: str) -> None:
-    async with running(settings_of(model_names=form)) as app:
-        assert ids(await body(app, "/v1/models", MESSAGES)) == names
-        assert (await body(app, f"/v1/models/{other}"))["id"] == other
-
-
-UNKNOWN_MODELS: list[str] = [
-    "none",
-    "gpt-*",
-    "gpt-5",
-    "up",
-    "local/",
-    "Fast",
-    "local/none",
-    "/fast",
-    "fast/",
-    "x" * 500,
-]
-
-
-@pytest.mark.parametrize("protocol", HEADERS)
-async def test_an_unknown_model(protocol: str) -> None:
-    for name in UNKNOWN_MODELS:
-        async with running() as app:
-            client = await get(app, f"/v1/models/{name}", protocol)
-        assert client.status == 404, name
-        assert check_error(protocol, 404, client.body) == [], name
-        error = client.error
-        assert name[:100] in error["message"], name
-        assert len(error["message"]) < 200, name
-        if protocol == CHAT:
-            assert (error["code"], error["param"]) == ("model_not_found", "model"), name
-        else:
-            assert error["type"] == "not_found_error", name
-
-
 @pytest.mark.parametrize("protocol", HEADERS)
 async def test_nothing_to_list(protocol: str) -> None:
     async with running(Settings(server=ServerSettings(simulator=False))) as app:
@@ -246,101 +206,52 @@ async def test_nothing_to_list(protocol: str) -> None:
         assert json.loads(client.body)["data"] == []
 
 
-# Anthropic's pages.
+# Names, pages, and the models that a key may use.
 
 
-PAGES: list[tuple[str, list[str], bool]] = [
-    ("", LISTED, False),
-    ("limit=1000", LISTED, False),
-    ("limit=6", LISTED, False),
-    ("limit=5", LISTED[:5], True),
-    ("after_id=fast", LISTED[1:], False),
-    ("after_id=local/q", [], False),
-    ("after_id=claude-x&limit=2", LISTED[2:4], True),
-    ("before_id=local/q", LISTED[:5], False),
-    ("before_id=local/q&limit=2", LISTED[3:5], True),
-    ("before_id=claude-old&limit=2", LISTED[1:3], True),
-    ("before_id=claude-old&limit=3", LISTED[:3], False),
-    ("before_id=fast&limit=3", [], False),
-    ("limit=2&limit=1", LISTED[:1], True),
-    ("unknown=1&limit=", LISTED, False),
-]
-
-
-async def test_a_page_of_the_list_for_anthropic_clients() -> None:
-    for query, names, more in PAGES:
-        async with running() as app:
-            page = await body(app, f"/v1/models?{query}", MESSAGES)
-            # OpenAI's list has no pages, and its clients send no such query.
-            assert ids(await body(app, f"/v1/models?{query}")) == LISTED, query
-        assert (ids(page), page["has_more"]) == (names, more), query
-        assert page["first_id"] == (names[0] if names else None), query
-        assert page["last_id"] == (names[-1] if names else None), query
-
-
-INVALID_PAGES: list[tuple[str, str]] = [
-    ("limit=0", "limit must be an integer from 1 to 1000"),
-    ("limit=1001", "limit must be"),
-    ("limit=-1", "limit must be"),
-    ("limit=many", "limit must be"),
-    ("limit=1e2", "limit must be"),
-    ("limit=%D9%A1", "limit must be"),
-    ("limit=" + "9" * 5000, "limit must be"),
-    ("after_id=nobody", "after_id must be an id of this list, and 'nobody' is not one"),
-    ("before_id=nobody", "before_id must be an id of this list"),
-    ("after_id=claude-gone", "after_id must be"),
-    ("after_id=fast&before_id=fast", "before_id must be omitted if after_id is sent"),
-    ("&".join(f"a{number}=1" for number in range(101)), "more than 100 parameters"),
-]
-
-
-async def test_an_invalid_page_is_refused() -> None:
-    for query, message in INVALID_PAGES:
-        async with running() as app:
-            client = await get(app, f"/v1/models?{query}", MESSAGES)
-        assert client.status == 400, query
-        assert check_error(MESSAGES, 400, client.body) == [], query
-        assert message in client.error["message"], query
-
-
-@pytest.mark.parametrize(
-    ("query", "names"),
-    [
-        ("lifecycle=retired", ["claude-gone", "anthropic/claude-gone"]),
-        ("lifecycle[]=active", ["claude-x", "anthropic/claude-x"]),
-        ("lifecycle[]=active&lifecycle[]=retired&limit=3", ["claude-x", "anthropic/claude-x", "claude-gone"]),
-        ("lifecycle=none", []),
-    ],
-)
-async def test_models_of_a_stage_of_their_life(query: str, names: list[str]) -> None:
-    async with running() as app:
-        assert ids(await body(app, f"/v1/models?{query}", MESSAGES)) == names
-
-
-# Permissions.
-
-
-VISIBLE: list[tuple[tuple[str, ...], list[str]]] = [
-    ((), LISTED),
-    (("*",), LISTED),
-    (("fast",), ["fast"]),
-    (("claude-*",), ["claude-x", "claude-old"]),
-    (("local/*", "anthropic/claude-x"), ["anthropic/claude-x", "local/q"]),
-    (("gpt-5",), []),
-]
-
-
-@pytest.mark.parametrize("protocol", HEADERS)
-async def test_a_client_key_lists_only_the_models_that_it_may_use(protocol: str) -> None:
-    for models, names in VISIBLE:
-        key = ClientKey(name="red", hash=hash_client_key("drk_red", SECRET), models=models)
-        headers = {"x-api-key": "drk_red"}
-        async with running(settings_of(key)) as app:
-            assert ids(await body(app, "/v1/models", protocol, headers=headers)) == names, models
+async def listed(settings: Settings, target: str, protocol: str) -> str:
+    """The names of a list, which has more behind them if it ends so; the name of one model; or the error."""
+    headers = {"x-api-key": "drk_red"}
+    async with running(settings) as app:
+        client = await get(app, target, protocol, headers)
+        found = json.loads(client.body)
+        if client.status != 200:
+            assert check_error(protocol, client.status or 0, client.body) == []
+            error = found["error"]
+            words = [str(client.status), error.get("code") or error["type"], error.get("param") or ""]
+            return " ".join(filter(None, words)) + f": {error['message']}"
+        if "data" not in found:
+            return str(found["id"])
+        names = ids(found)
+        if protocol == MESSAGES:
+            ends = (names[0], names[-1]) if names else (None, None)
+            assert (found["first_id"], found["last_id"]) == ends
+        if settings.client_keys and target == "/v1/models":
+            assert (await get(app, target, protocol)).status == 401
             for name in LISTED:
-                client = await get(app, f"/v1/models/{name}", protocol, headers)
-                assert client.status == (200 if name in names else 404), models
-            assert (await get(app, "/v1/models", protocol)).status == 401, models
+                status = (await get(app, f"{target}/{name}", protocol, headers)).status
+                assert status == (200 if name in names else 404), name
+    return " ".join([*names, *["and more"] * found.get("has_more", False)]) or "nothing"
+
+
+def test_what_is_listed() -> None:
+    """The models of a key, or a setting; the target; the protocol, if it is not both."""
+
+    def output_of(lines: list[str]) -> list[str]:
+        settings = settings_of()
+        if lines[0].startswith("key"):
+            models = tuple(lines[0].split()[1:])
+            settings = settings_of(
+                ClientKey(name="red", hash=hash_client_key("drk_red", SECRET), models=models)
+            )
+        elif lines[0].startswith("model_names "):
+            settings = settings_of(model_names=lines[0].split()[1])
+        target, _, only = lines[-1].replace("NINES", "9" * 5000).partition(" ")
+        protocols = [{"chat": CHAT, "messages": MESSAGES}[only]] if only else [CHAT, MESSAGES]
+        found = [anyio.run(listed, settings, target, protocol) for protocol in protocols]
+        return found[:1] if found[0] == found[-1] else found
+
+    rows.check(Path(__file__).with_name("models.txt"), output_of)
 
 
 # The upstreams' keys.
@@ -380,13 +291,3 @@ async def test_a_disabled_account_requests_no_list() -> None:
         assert "claude-x" in await gateway.catalog.entries()
     (request,) = [each for each in upstreams.sent if "anthropic" in each.url]
     assert request.headers["x-api-key"] == "sk-three-0123456789"
-
-
-async def test_a_page_has_only_models_that_the_key_may_use() -> None:
-    key = ClientKey(name="red", hash=hash_client_key("drk_red", SECRET), models=("claude-*", "fast"))
-    async with running(settings_of(key)) as app:
-        headers = {"authorization": "Bearer drk_red"}
-        page = await body(app, "/v1/models?limit=2", MESSAGES, headers=headers)
-        assert (ids(page), page["has_more"]) == (["fast", "claude-x"], True)
-        client = await get(app, "/v1/models?after_id=local/q", MESSAGES, headers)
-        assert client.status == 400
