@@ -110,7 +110,10 @@ async def test_at_the_limit_no_connection_is_closed_before_another_one_comes() -
 
 
 @pytest.mark.promise("S10")
-async def test_a_new_connection_is_not_closed_for_another_one_before_its_request_can_come() -> None:
+async def test_a_new_connection_is_not_closed_for_another_one_before_its_request_can_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dragoman_server.serving.connection.FIRST_BYTES_S", 1.5)  # on a slow machine too
     async with (
         serving(max_connections=1) as address,
         await anyio.connect_tcp(*address) as first,
