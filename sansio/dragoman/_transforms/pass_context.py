@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
 from typing import Any, TypeAlias
 
 import msgspec
@@ -12,6 +13,7 @@ from dragoman._ir.losses import Ledger
 from dragoman._ir.native import changed
 from dragoman._ir.request import Message, Part, Reasoning, Request, Role, Text, ToolCall, ToolResult
 from dragoman._ir.undo import Undo
+from dragoman._ir.wrapped_signatures import unwrap_phase
 from dragoman.codec import Capabilities, ProtocolSpec, UpstreamSpec
 
 # Returns a name for the conversation of a request, None if there is none.
@@ -96,6 +98,8 @@ def find_contents(messages: Sequence[Message]) -> Contents:
             else:
                 subjects.add(type(part))
                 is_paired = is_paired and (is_turn or not waiting)
+                if type(part) is Reasoning and unwrap_phase(part.signature) is not None:
+                    subjects.add(SPEAKERS)
             if part.shape is not None:
                 shaped_parts.append(part)
             if part.cache is not None:
@@ -105,9 +109,7 @@ def find_contents(messages: Sequence[Message]) -> Contents:
         subjects.add(UNPAIRED)
     found.ids.update(strays)
     shaped += shaped_parts
-    for subject, some in ((UNREAD, shaped), (MARKS, marked), (ToolCall, found.ids)):
-        if some:
-            subjects.add(subject)
+    subjects.update(compress((UNREAD, MARKS, ToolCall), (shaped, marked, found.ids)))
     return found
 
 
