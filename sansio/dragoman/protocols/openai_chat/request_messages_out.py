@@ -158,10 +158,10 @@ class PartWriter:
 
     def write_content(self, parts: list[JSONObject]) -> JSON:
         """Return the parts, plain texts as one string with blank lines between them if that is enough."""
-        as_string = len(parts) < 2 or self.joins_texts
-        if as_string and all(part.keys() == TEXT_PART_KEYS and part["type"] == "text" for part in parts):
-            return "\n\n".join([part["text"] for part in parts])
-        return parts
+        if len(parts) > 1 and not self.joins_texts:
+            return parts
+        texts = [part["text"] for part in parts if part.keys() == TEXT_PART_KEYS and part["type"] == "text"]
+        return "\n\n".join(texts) if len(texts) == len(parts) else parts
 
     def _media(self, part: Media, content: list[JSONObject]) -> None:
         if part.context is not None:
@@ -246,13 +246,14 @@ def write_turn(run: Sequence[Message], writer: PartWriter) -> JSONObject | None:
     """Return the wire message of a turn, None if nothing is left of it."""
     turn = _TurnWriter(writer)
     for message in run:
-        before: Part | None = None
+        before: Text | None = None
         for part in message.parts:
             turn.add(part, message)
-            if before is not None and not writer.native and _is_split_by_citation(before, part):
+            text = part if type(part) is Text else None
+            if before is not None and text is not None and not writer.native and _is_split(before, text):
                 first = turn.content.pop(-2)
                 turn.content[-1]["text"] = first["text"] + turn.content[-1]["text"]
-            before = part
+            before = text
         writer.write_message_fields(message, turn.body)
     return turn.finish(run[0])
 
@@ -387,10 +388,8 @@ class _TurnWriter(msgspec.Struct):
         return fields, leading
 
 
-def _is_split_by_citation(before: Part, part: Part) -> bool:
+def _is_split(before: Text, part: Text) -> bool:
     """True if two texts are pieces of one that a citation has split."""
-    if type(before) is not Text or type(part) is not Text:
-        return False
     cited = before.citations is not None or part.citations is not None
     return cited and before.cache is None and not (before.rendered or part.rendered)
 

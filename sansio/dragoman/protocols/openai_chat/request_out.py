@@ -186,9 +186,9 @@ class MessageWriter:
                 if result_parts:
                     for result in result_parts:
                         results.append(self._write_result(result, message, media))
-                    parts = tuple(part for part in parts if type(part) is not ToolResult)
-                    if not parts:
+                    if len(result_parts) == len(parts):
                         continue
+                    parts = tuple([part for part in parts if type(part) is not ToolResult])
             body = self._write_plain(message, role, parts)
             if body is not None:
                 rest.append((body, message))
@@ -272,6 +272,8 @@ class MessageWriter:
 
     def _write_result(self, result: ToolResult, message: Message, media: list[JSONObject]) -> JSONObject:
         """Return a tool message. Media that it cannot hold are appended to `media`."""
+        if result.plain_text and not self._native:
+            return _plain_result(result)
         if message.native is not None and self._writer.keeps(message):
             return dict(message.native)
         content: list[JSONObject] = []
@@ -309,7 +311,7 @@ def _simple_message(message: Message, role: str) -> JSONObject | None:
         return None
     part = parts[0]
     if type(part) is ToolResult and part.plain_text:
-        return {"role": "tool", "tool_call_id": part.call_id, "content": part.plain_text}
+        return _plain_result(part)
     if (
         type(part) is Text
         and part.text
@@ -319,6 +321,10 @@ def _simple_message(message: Message, role: str) -> JSONObject | None:
     ):
         return {"role": role, "content": part.text}
     return None
+
+
+def _plain_result(result: ToolResult) -> JSONObject:
+    return {"role": "tool", "tool_call_id": result.call_id, "content": result.plain_text}
 
 
 def _as_parts(content: JSON) -> list[JSONObject]:
