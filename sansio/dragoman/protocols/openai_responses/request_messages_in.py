@@ -27,6 +27,7 @@ from dragoman._ir.request import (
     Text,
     ToolCall,
     ToolResult,
+    plain_text_of,
 )
 from dragoman._ir.shape import STRING
 from dragoman._ir.tools import CacheMark, FunctionTool, HostedTool, Namespace, Tool
@@ -65,6 +66,12 @@ from dragoman.protocols.openai_responses.tools import read_tools
 
 # Bound here, because an Enum's member is slow to look up.
 _FUNCTION, _CUSTOM = ToolKind.FUNCTION, ToolKind.CUSTOM
+
+# The members of items with which nothing is lost and the reader has nothing more to do, by the type of the item.
+_USUAL: dict[str, frozenset[str]] = {
+    kind: frozenset([name for name, row in shape.items() if row is None]) - {"namespace", "phase"}
+    for kind, shape in INPUT_SHAPES.items()
+}
 
 _TEXT_PARTS = frozenset(("input_text", "output_text", "text"))
 
@@ -146,7 +153,8 @@ class InputReader(msgspec.Struct):
             extra = extra_of(item, INPUT_SHAPES[kind])
             reasoning = Reasoning(text, signature, path, signature is None, **extra)
         else:
-            reasoning = Reasoning(text, Signature(NAME, item), path, native=item, shape=INPUT_SHAPES[kind])
+            shape = None if item.keys() <= _USUAL[kind] else INPUT_SHAPES[kind]
+            reasoning = Reasoning(text, Signature(NAME, item), path, native=item, shape=shape)
         self.messages.append(Message("assistant", (reasoning,), path))
 
     def _compaction(self, item: JSONObject, path: str, kind: str) -> None:
@@ -265,7 +273,8 @@ def _read_message(item: JSONObject, path: str, content_path: str, first_path: st
         )
     else:
         raise CHECKS.wrong_type(content_path, "a string or an array", content)
-    if len(item) == 2 or (len(item) == 3 and "type" in item):  # the commonest shape: role and content only
+    # Nearly all, and most of them have only a role and content, which is faster to see.
+    if len(item) == 2 or (len(item) == 3 and "type" in item) or item.keys() <= _USUAL["message"]:
         only = parts[0] if len(parts) == 1 else None
         plain = only.text if type(only) is Text and only.shape is None else ""
         return Message(role, parts, path, native=item, plain_text=plain)
@@ -278,8 +287,7 @@ def _read_call(item: JSONObject, path: str) -> Message:
     custom = kind == "custom_tool_call"
     field = "input" if custom else "arguments"
     text = item.get(field)
-    if len(item) == 4 and type(text) is str:
-        # The commonest shape: type, call_id, name and the text only.
+    if type(text) is str and (len(item) == 4 or item.keys() <= _USUAL[kind]):  # as nearly all
         call_id, name = item.get("call_id"), item.get("name")
         if type(call_id) is str and call_id and type(name) is str and name:
             tool_kind = _CUSTOM if custom else _FUNCTION
@@ -323,7 +331,7 @@ def _read_result(item: JSONObject, path: str) -> Message:
     if not call_id:
         # `call_id` may be absent (openai-python 3.52.0): then it is the result of no call, and only text.
         return Message("user", (OpaquePart(NAME, kind, item, path, render_text(kind, item)),), path)
-    is_usual = len(item) == 3  # type, call_id and output only
+    is_usual = len(item) == 3 or item.keys() <= _USUAL[kind]
     result = ToolResult(
         call_id,
         cast("tuple[Text | Media | OpaquePart, ...]", parts),
@@ -331,7 +339,7 @@ def _read_result(item: JSONObject, path: str) -> Message:
         path=path,
         native=item,
         shape=None if is_usual else INPUT_SHAPES[kind],
-        plain_text=output if is_usual and type(output) is str else "",
+        plain_text=plain_text_of(parts) if is_usual else "",
     )
     return Message("user", (result,), path)
 
