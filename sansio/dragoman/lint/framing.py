@@ -28,14 +28,12 @@ class PlacedFrame(msgspec.Struct, frozen=True):
 
     Attributes:
         number: Its number among the events with data, from 0.
-        offset: The position of its first byte in the stream.
         event: The value of its `event:` line, None without one.
         data: Its `data:` lines, joined by line feeds.
         data_offset: The position of the first byte of its data in the stream.
     """
 
     number: int
-    offset: int
     event: str | None
     data: str
     data_offset: int
@@ -138,7 +136,7 @@ def _elements(stream: bytes, report: Report) -> Iterator[PlacedFrame]:
         at = stream.index(frame.data, end)
         if stream[end:at].strip() != before:
             report.at_byte("json-syntax", end, f"{before.decode()} is absent before an element")
-        yield PlacedFrame(number, at, None, frame.data.decode("utf-8", "replace"), at)
+        yield PlacedFrame(number, None, frame.data.decode("utf-8", "replace"), at)
         before, end = b",", at + len(frame.data)
     if stream[end:].strip() != b"]":
         report.at_byte("json-syntax", end, "the array is not closed here")
@@ -146,7 +144,7 @@ def _elements(stream: bytes, report: Report) -> Iterator[PlacedFrame]:
 
 def _frame(event: _Event, number: int, report: Report) -> PlacedFrame | None:
     if event.data:
-        return PlacedFrame(number, event.offset, event.event, "\n".join(event.data), event.data_offset)
+        return PlacedFrame(number, event.event, "\n".join(event.data), event.data_offset)
     if event.event is not None:
         report.at_byte("sse-no-data", event.offset, "an event without a `data:` line")
     return None

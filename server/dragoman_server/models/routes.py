@@ -74,7 +74,6 @@ class UnknownModel(msgspec.Struct, frozen=True):
         suggestion: A name that would work.
     """
 
-    model: str
     message: str
     suggestion: str | None = None
 
@@ -131,7 +130,7 @@ def resolve_chain(
     client_protocol: decides which protocol is spoken there, not where the request goes; None means any.
     """
     if not model:
-        return UnknownModel(model, "the request names no model")
+        return UnknownModel("the request names no model")
     advice = ""
     found = _alias(settings, model) or _named(settings, model)
     if found is None:
@@ -153,13 +152,9 @@ def resolve_chain(
         upstream = settings.upstream(name)
         # The loader checks aliases; settings made by hand may still have one that leads nowhere.
         if upstream is None:
-            return UnknownModel(
-                model, f'the model "{_short(model)}" is routed to the unknown upstream "{name}"'
-            )
+            return UnknownModel(f'the model "{_short(model)}" is routed to the unknown upstream "{name}"')
         if not upstream_model:  # the text that a pattern matched was empty
-            return UnknownModel(
-                model, f'the model "{_short(model)}" is routed to no model of the upstream "{name}"'
-            )
+            return UnknownModel(f'the model "{_short(model)}" is routed to no model of the upstream "{name}"')
         served = protocols_of_model(upstream, upstream_model)
         protocol = client_protocol if client_protocol in served else served[0]
         routes.append(ModelRoute(name, upstream_model, protocol, advice, rule))
@@ -258,7 +253,7 @@ def _unknown(settings: Settings, model: str, listed: ListedModels) -> UnknownMod
     if suggestion is None and settings.upstreams:
         best = settings.upstreams[0]
         message += f", or {_line_to_add(best, model, listed.get(best.name, ()))}"
-    return UnknownModel(model, message, suggestion)
+    return UnknownModel(message, suggestion)
 
 
 def _short(text: str) -> str:

@@ -130,7 +130,7 @@ def test_destinations_are_found_once_for_a_name_until_a_list_changes() -> None:
 
 
 def test_without_a_name_a_request_is_refused_and_without_the_simulator_its_names_are_not_listed() -> None:
-    assert resolve(MANY, C, "") == UnknownModel("", "the request names no model", None)
+    assert resolve(MANY, C, "") == UnknownModel("the request names no model")
     assert model_ids(Settings(server=ServerSettings(simulator=False))) == ()
 
 
