@@ -331,6 +331,7 @@ class ResponseFormat(msgspec.Struct, frozen=True, gc=False):
         strict: The response must match the schema; None if the client sent nothing.
         extra: Fields that the protocol does not define, None for none.
         path: A JSON Pointer to it in the client's body.
+        schema_member: A JSON Pointer to the schema from there, "" if the schema itself is there.
     """
 
     schema: JSON = None
@@ -339,6 +340,7 @@ class ResponseFormat(msgspec.Struct, frozen=True, gc=False):
     strict: bool | None = None
     extra: JSONObject | None = None
     path: str = "/response_format"
+    schema_member: str = "/schema"
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):

@@ -148,7 +148,7 @@ def _without_references(request: Request, ledger: Ledger) -> Request:
             if found is not tool.parameters:
                 tools[index] = changed(tool, parameters=found)
     if form is not None:
-        found = inline_references(form.schema, f"{form.path}/schema", ledger.altered)
+        found = inline_references(form.schema, f"{form.path}{form.schema_member}", ledger.altered)
         form = form if found is form.schema else msgspec.structs.replace(form, schema=found)
     return msgspec.structs.replace(request, tools=tuple(tools), response_format=form)
 

@@ -128,9 +128,8 @@ def _write_format(response_format: ResponseFormat, ledger: Ledger) -> JSONObject
     path = response_format.path
     if response_format.strict is False:
         ledger.altered(f"{path}/strict", "the upstream always enforces the schema")
-    schema = fit_schema(
-        response_format.schema, lambda place, detail: ledger.altered(f"{path}/schema{place}", detail)
-    )
+    at = f"{path}{response_format.schema_member}"
+    schema = fit_schema(response_format.schema, lambda place, detail: ledger.altered(f"{at}{place}", detail))
     if type(schema) is dict:
         for key, value in (("title", response_format.name), ("description", response_format.description)):
             if value is not None and value != schema.setdefault(key, value):

@@ -121,4 +121,4 @@ def _read_response_format(
     path = f"{_SETTINGS}/{name}"
     if schema is None:
         return ResponseFormat(path=f"{_SETTINGS}/responseMimeType") if mime_type == MIME_TYPE_JSON else None
-    return ResponseFormat(json_schema(schema, path, repairs), path=path)
+    return ResponseFormat(json_schema(schema, path, repairs), path=path, schema_member="")

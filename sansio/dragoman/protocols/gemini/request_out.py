@@ -106,7 +106,7 @@ def _write_format(
     if capabilities.schema_dialect == "json_schema":
         config["responseJsonSchema"] = schema
     else:
-        config["responseSchema"] = openapi_schema(schema, f"{form.path}/schema", ledger)
+        config["responseSchema"] = openapi_schema(schema, f"{form.path}{form.schema_member}", ledger)
 
 
 # Reasoning.

@@ -177,7 +177,8 @@ def read_response_format(body: JSONObject, extra: JSONObject) -> ResponseFormat 
     kind = value.get("type")
     path = "/response_format"
     if kind == "json_object":
-        return ResponseFormat(path=path)
+        # Servers of open models take the schema here as well (llama.cpp, Together, Fireworks).
+        return ResponseFormat(CHECKS.optional(value, "schema", path, OBJECT), path=path)
     if kind == "json_schema":
         schema, at = CHECKS.required(value, "json_schema", path, OBJECT), f"{path}/json_schema"
         return ResponseFormat(
