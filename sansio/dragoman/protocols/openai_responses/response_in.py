@@ -104,9 +104,13 @@ class ResponsesReader:
         return None
 
     def whole(self, response: JSONObject) -> list[Event]:
-        """Return all events of a finished response."""
+        """Return all events of a finished response. One without a status is complete: if it was cut it is no JSON."""
         out: list[Event] = []
-        self._finish(response, "", out)
+        status = ""
+        if response.get("status") is None and type(response.get("output")) is list:
+            status = "incomplete" if response.get("incomplete_details") else "completed"
+            self._ledger.altered("/status", f"the upstream did not report one: read as {status}")
+        self._finish(response, status, out)
         return out
 
     # Events that carry the response.
@@ -136,7 +140,7 @@ class ResponsesReader:
 
     def _finish(self, response: JSONObject, event_status: str, out: list[Event]) -> None:
         status = text_or_none(response.get("status"))
-        if status not in _END_STATUSES:
+        if status not in _END_STATUSES and event_status:
             status = event_status
         if status not in _END_STATUSES:
             raise unreadable_response(f"the response has status {status!r}, which is not a final status")
