@@ -105,7 +105,9 @@ class ChoiceReader(msgspec.Struct):
             self._emit_text(events.REFUSAL, refusal, out)
         calls = delta.get("tool_calls")
         if calls:
-            if type(calls) is not list:
+            if type(calls) is dict:
+                calls = [calls]  # streams of TGI before 3.0
+            elif type(calls) is not list:
                 raise unreadable_response(f"tool_calls is {kind_of(calls)}")
             reader = self._begin_calls(out)
             for position, fragment in enumerate(calls):
