@@ -253,7 +253,10 @@ class ToolChoice(msgspec.Struct, frozen=True, gc=False):
 
 
 def arguments_object(text: str) -> JSON:
-    """Return arguments as an object in one line, with the model's own characters if they are; None for another text."""
+    """Return arguments as an object in one line, with the model's own characters if they are; None for another text.
+
+    null and an empty list are no arguments: some clients write them so (.NET's and PHP's, recorded in 2026).
+    """
     if not text or text.isspace():
         return {}
     data = text.encode("utf-8", "backslashreplace")  # half of a surrogate pair becomes its escape
@@ -262,7 +265,7 @@ def arguments_object(text: str) -> JSON:
     except RemoteProtocolError:
         return None
     if type(value) is not dict:
-        return None
+        return {} if value is None or value == [] else None
     return value if "\n" in text or "\r" in text else msgspec.Raw(data)
 
 

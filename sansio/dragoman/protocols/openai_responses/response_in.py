@@ -139,7 +139,7 @@ class ResponsesReader:
         self._finish(_required_object(event, "response"), event["type"].removeprefix("response."), out)
 
     def _finish(self, response: JSONObject, event_status: str, out: list[Event]) -> None:
-        status = text_or_none(response.get("status"))
+        status = text_or_none(response.get("status")) or ""
         if status not in _END_STATUSES and event_status:
             status = event_status
         if status not in _END_STATUSES:
