@@ -4,15 +4,22 @@ They serve requests by a proxy, and are what tests pass instead of connections. 
 httpx2's may contain headers.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import Any
 
+import anyio
 import httpx2
+from anyio.abc import AsyncResource
 
 from dragoman_server.hosts import StreamedContent
 from dragoman_server.streams.byte_stream import Take
 from dragoman_server.upstream import errors
 from dragoman_server.upstream.transport import Http1Request
+
+# Seconds for closing a connection to a proxy that does not connect.
+_CLOSE_S = 1.0
 
 _PHASES: dict[type[httpx2.HTTPError], errors.UpstreamTimeoutPhase] = {
     httpx2.PoolTimeout: errors.UpstreamTimeoutPhase.POOL,
@@ -28,6 +35,12 @@ _FAILURES: dict[type[httpx2.HTTPError], tuple[type[errors.UpstreamError], str]] 
         "{where}: the request cannot be written as HTTP",
     ),
 }
+# httpcore2 2.16 socks_proxy.py:67 passes on what socksio, of the extra, says about other bytes than those of SOCKS.
+_SOCKS_ERRORS: tuple[type[Exception], ...] = ()
+with suppress(ImportError):
+    import socksio
+
+    _SOCKS_ERRORS = (socksio.SOCKSError,)
 _OTHER_FAILURE = (errors.UpstreamBroken, "{where}: the connection broke, or the response is not HTTP")
 
 
@@ -41,11 +54,45 @@ def _failures(where: str, by: str = "") -> Iterator[None]:
             raise errors.UpstreamTimeout(f"{where}: {phase.value} timeout", phase) from None
         failure, text = _FAILURES.get(type(error), _OTHER_FAILURE)
         raise failure(text.format(where=where, by=by)) from None
+    except _SOCKS_ERRORS:
+        failure, text = _FAILURES[httpx2.ProxyError]
+        raise failure(text.format(where=where)) from None
 
 
 async def _pieces(content: StreamedContent) -> AsyncGenerator[bytes]:
     while data := await content.receive():
         yield data
+
+
+class _Connecting:
+    """Bounds the time until a new connection is ready for its request.
+
+    httpcore2 2.16 waits for a proxy as long as for a response (http_proxy.py:258), and leaves a connection to a SOCKS
+    proxy open that does not connect (socks_proxy.py:255).
+
+    Attributes:
+        scope: Of the request. It is cancelled when the time is over.
+    """
+
+    def __init__(self, limit_s: float | None) -> None:
+        self.scope = anyio.CancelScope()
+        self._limit_s = limit_s
+        self._stream: AsyncResource | None = None
+
+    async def trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """Take an event of the request. See the extension "trace" of httpcore2."""
+        if event.endswith("connect_tcp.started") and self._limit_s is not None:
+            self.scope.deadline = anyio.current_time() + self._limit_s
+        elif event.endswith("connect_tcp.complete"):
+            self._stream = info["return_value"]
+        elif event == "http11.send_request_headers.started" and info["request"].method != b"CONNECT":
+            self.scope.deadline, self._stream = math.inf, None
+
+    async def aclose(self) -> None:
+        """Close a connection that has not become ready."""
+        if self._stream is not None:
+            with anyio.move_on_after(_CLOSE_S, shield=True), suppress(OSError):
+                await self._stream.aclose()
 
 
 class Httpx2Body:
@@ -103,18 +150,28 @@ class Httpx2Transport:
             "pool": limits.pool_s,
         }
         lines = request.head.split(b"\r\n")[1:-2]
-        with _failures(where, self._by):
-            response = await self._transport.handle_async_request(
-                httpx2.Request(
-                    request.method,
-                    str(request.url.parsed),
-                    headers=[(name, value) for name, _, value in [line.partition(b": ") for line in lines]],
-                    content=request.content
-                    if isinstance(request.content, bytes)
-                    else _pieces(request.content),
-                    extensions={"timeout": timeouts},
+        connecting = _Connecting(limits.connect_s)
+        response: httpx2.Response | None = None
+        try:
+            with _failures(where, self._by), connecting.scope:
+                response = await self._transport.handle_async_request(
+                    httpx2.Request(
+                        request.method,
+                        str(request.url.parsed),
+                        headers=[
+                            (name, value) for name, _, value in [line.partition(b": ") for line in lines]
+                        ],
+                        content=request.content
+                        if isinstance(request.content, bytes)
+                        else _pieces(request.content),
+                        extensions={"timeout": timeouts, "trace": connecting.trace},
+                    )
                 )
-            )
+        finally:
+            await connecting.aclose()
+        if response is None:
+            phase = errors.UpstreamTimeoutPhase.CONNECT
+            raise errors.UpstreamTimeout(f"{where}: {phase.value} timeout", phase)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         headers = [
             (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers.raw

@@ -27,7 +27,7 @@ from dragoman_server.upstream.errors import (
     UpstreamTooLarge,
     UpstreamUnreachable,
 )
-from dragoman_server.upstream.transport import Http1Transport
+from dragoman_server.upstream.transport import Http1Transport, UpstreamTimeouts
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 one_backend = pytest.mark.backends(REAL_BACKENDS[0])  # no task group, stream or clock is under test
@@ -386,6 +386,56 @@ async def test_a_socks_proxy() -> None:
         async with UpstreamClient() as client:
             assert await get(client, "http://up.example/v1", proxy=proxy) == b"hello"
     assert requests_received == [b"\x05\x01\x00\x03\x0aup.example\x00\x50"]
+
+
+# What a proxy does with the first bytes of a connection.
+async def _hangs(peer: Peer) -> None:
+    await peer.until_closed()
+
+
+async def _drips(peer: Peer) -> None:
+    await peer.respond(OK)
+    while True:
+        await peer.send(b"x: y\r\n")
+        await anyio.sleep(0.01)
+
+
+async def _is_none(peer: Peer) -> None:
+    await peer.stream.receive()
+    await peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+REFUSED = (UpstreamUnreachable, "the proxy did not connect to https://up.example")
+LATE = (UpstreamTimeout, "https://up.example: connect timeout")
+PROXIES = [
+    ("http", _hangs, LATE),
+    ("http", _drips, LATE),
+    ("http", _is_none, REFUSED),
+    ("socks5", _hangs, LATE),
+    ("socks5", _is_none, REFUSED),
+]
+
+
+async def test_a_proxy_that_does_not_connect_has_the_time_for_that() -> None:
+    for scheme, script, expected in PROXIES:
+        async with ScriptedServer(script) as server, UpstreamClient() as client:
+            proxy = server.url.replace("http:", f"{scheme}:").rstrip("/")
+            with anyio.fail_after(20):
+                error = await failure_of(
+                    client, "https://up.example/", proxy=proxy, timeouts=UpstreamTimeouts(connect_s=0.1)
+                )
+        assert (type(error), str(error)) == expected, (scheme, script)
+
+
+async def test_a_response_by_a_proxy_may_take_longer_than_to_connect() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await anyio.sleep(0.3)
+        await peer.send(HELLO)
+
+    async with ScriptedServer(script) as server, UpstreamClient() as client:
+        timeouts = UpstreamTimeouts(connect_s=0.2)
+        assert await get(client, "http://up.example/", proxy=server.url, timeouts=timeouts) == b"hello"
 
 
 @one_backend
