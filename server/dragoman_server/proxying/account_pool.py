@@ -223,7 +223,8 @@ class RequestAttempts:
         text = "attempt: %s failed: %s, so %s%s"
         after = "" if failure.retry_after is None else f" after {failure.retry_after:g} s"
         log_decision(attempt.plan.id, text, account.id, error.kind.value, action.value, after)
-        await self._report(attempt, action, error, failure.retry_after, connecting=failure.connecting)
+        if not failure.of_gateway:
+            await self._report(attempt, action, error, failure.retry_after, connecting=failure.connecting)
         await self._release(attempt, used=False)
         return action
 

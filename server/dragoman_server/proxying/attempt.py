@@ -69,6 +69,7 @@ class AttemptFailure(msgspec.Struct, frozen=True):
         retry_after: The seconds for which the upstream accepts no request.
         connecting, idle_closed: There was no connection; a reused one was closed before the request arrived.
         final: The request must not be sent again, see Plan.is_repeatable and Plan.is_spent.
+        of_gateway: See UpstreamError.
     """
 
     error: dragoman.WireError
@@ -82,6 +83,7 @@ class AttemptFailure(msgspec.Struct, frozen=True):
     connecting: bool = False
     idle_closed: bool = False
     final: bool = False
+    of_gateway: bool = False
 
 
 class PooledAccount(Account, frozen=True, kw_only=True):
@@ -481,6 +483,7 @@ class Attempt:
             connecting=upstream_errors.is_connecting(error),
             idle_closed=isinstance(error, UpstreamIdleClosed),
             final=failure.final or (error.sent and not self.plan.is_repeatable),
+            of_gateway=error.of_gateway,
         )
 
 

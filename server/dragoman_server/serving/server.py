@@ -1,6 +1,5 @@
 """Accept connections and serve them, on all event loops alike. This replaces hypercorn's two `run.py`."""
 
-import errno
 import logging
 import socket
 import ssl
@@ -19,7 +18,7 @@ from dragoman_server.serving.connection import (
 )
 from dragoman_server.serving.file_limit import default_max_connections
 from dragoman_server.streams.byte_stream import ByteStream
-from dragoman_server.streams.connect import open_byte_stream
+from dragoman_server.streams.connect import EXHAUSTED, open_byte_stream
 
 # Connections accepted before other tasks run again.
 _BATCH = 64
@@ -30,8 +29,6 @@ _PAUSE_S = 1.0
 # Seconds without a shortage, of descriptors or within max_connections, after which the next one is logged again. One
 # that lasts comes and goes with each connection that ends.
 _SHORTAGE_S = 10.0
-
-_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 _log = logging.getLogger("dragoman.http")
 
@@ -88,7 +85,7 @@ class _Server:
                 except BlockingIOError:
                     break
                 except OSError as error:
-                    if error.errno in _EXHAUSTED:
+                    if error.errno in EXHAUSTED:
                         # hypercorn 0.18 leaves this to asyncio, which writes a traceback for each try.
                         self._log_shortage("cannot accept connections for now: %s", error.strerror)
                         await self._end_idle_connection()

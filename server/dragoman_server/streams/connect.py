@@ -21,6 +21,9 @@ from dragoman_server.streams.resolve import Address, resolve
 # "Connection Attempt Delay ... Recommended to be 250 milliseconds" -- RFC 8305, 8
 ATTEMPT_DELAY_S = 0.25
 
+# Errors of a socket that follow from this process and its machine, whoever the peer is. See also resolve().
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EAGAIN)
+
 # Requests must not wait for Nagle's algorithm. A model may send nothing for minutes, and without probes of the kernel a
 # NAT then drops the connection, or a dead peer is not noticed.
 _SOCKET_OPTIONS = tuple(

@@ -21,10 +21,12 @@ class UpstreamError(Exception):
     Attributes:
         kind: The kind of the error for the client.
         sent: The request may have arrived.
+        of_gateway: The gateway has run out of what the call needs, of connections, say: no upstream is to blame.
     """
 
     kind: ClassVar[ErrorKind]
     sent = True
+    of_gateway = False
 
 
 class ContentFailed(UpstreamError):
@@ -48,6 +50,12 @@ class UpstreamUnreachable(UpstreamError):
     sent = False
 
 
+class GatewayExhausted(UpstreamUnreachable):
+    """There is no descriptor, memory or thread for a connection."""
+
+    of_gateway = True
+
+
 class UpstreamTimeout(UpstreamError):
     """A wait was longer than its limit. In the phases POOL and CONNECT the request was not sent."""
 
@@ -56,6 +64,7 @@ class UpstreamTimeout(UpstreamError):
     def __init__(self, message: str, phase: UpstreamTimeoutPhase) -> None:
         super().__init__(message)
         self.phase = phase
+        self.of_gateway = phase is UpstreamTimeoutPhase.POOL
         self.sent = phase not in (UpstreamTimeoutPhase.POOL, UpstreamTimeoutPhase.CONNECT)
 
 

@@ -19,7 +19,12 @@ from dragoman_server.policy.error_actions import ErrorAction
 from dragoman_server.policy.health import Health
 from dragoman_server.settings import RuleSettings
 from dragoman_server.settings.secret import Secret
-from dragoman_server.upstream.errors import UpstreamTimeout, UpstreamTimeoutPhase, UpstreamUnreachable
+from dragoman_server.upstream.errors import (
+    GatewayExhausted,
+    UpstreamTimeout,
+    UpstreamTimeoutPhase,
+    UpstreamUnreachable,
+)
 
 pytestmark = [
     pytest.mark.anyio,
@@ -98,6 +103,21 @@ async def test_what_follows_for_the_account(what: str, stream: bool) -> None:
         before = len(pool.attempted)
         check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from b", stream=stream)
         assert "".join(pool.attempted[before:]) == accounts, at
+
+
+@each("upstream")
+async def test_what_the_gateway_has_run_out_of_is_no_fault_of_an_account(upstream: str, stream: bool) -> None:
+    """Else a gateway without descriptors would cool down the accounts of all that share its store."""
+    for error in (
+        GatewayExhausted("cannot connect to http://up.test: Too many open files"),
+        UpstreamTimeout("http://up.test: no free connection", UpstreamTimeoutPhase.POOL),
+    ):
+        pool = pool_of(upstream, {"a": RawResponse(before=[error]), "b": good("Hello from b")})
+        for _ in range(5):
+            response = await pool.call(MESSAGES, stream=stream)
+            check_text(MESSAGES, response, "Hello from b", stream=stream)
+        assert pool.attempted == ["a", "b"] * 5
+        assert untouched(pool.health("a"))
 
 
 # Proxies.

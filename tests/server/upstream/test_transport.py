@@ -1,6 +1,7 @@
 """The transport against scripted servers on real sockets: bodies, reuse, retry, limits, timeouts."""
 
 import asyncio
+import errno
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
@@ -350,9 +351,22 @@ async def test_connection_refused() -> None:
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/"
         async with aclosing(Http1Transport()) as transport:
             match = r"cannot connect to http://127.*: Connection refused"
-            with pytest.raises(UpstreamUnreachable, match=match):
+            with pytest.raises(UpstreamUnreachable, match=match) as refused:
                 await transport.send(request_to(url))
+            assert not refused.value.of_gateway
             assert counts(transport) == (0, 0)
+
+
+async def test_without_a_descriptor_the_gateway_is_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def exhausted(host: str, port: int) -> socket.socket:
+        raise OSError(errno.EMFILE, "")
+
+    monkeypatch.setattr("dragoman_server.upstream.transport.connect", exhausted)
+    async with aclosing(Http1Transport()) as transport:
+        with pytest.raises(UpstreamUnreachable, match="Too many open files") as failed:
+            await transport.send(request_to("http://127.0.0.1/"))
+        assert failed.value.of_gateway
+        assert counts(transport) == (0, 0)
 
 
 # Reuse.
