@@ -89,16 +89,17 @@ _UNIQUE = (
 # Settings that may name a Valkey server.
 _STORES = ("response_store", "account_store", "usage_store")
 
+_NEEDED_BY_STORES = tuple(
+    (store, kind, f"{store}_{by}")
+    for store in _STORES
+    for kind, by in (("sqlite", "path"), ("valkey", "url"))
+)
+
 # Settings of the server that need another one: with any value, or with this one.
 _NEEDED = (
     ("certfile", None, "keyfile"),
     ("keyfile", None, "certfile"),
-    ("response_store", "sqlite", "response_store_path"),
-    ("response_store", "valkey", "response_store_url"),
-    ("account_store", "sqlite", "account_store_path"),
-    ("account_store", "valkey", "account_store_url"),
-    ("usage_store", "sqlite", "usage_store_path"),
-    ("usage_store", "valkey", "usage_store_url"),
+    *_NEEDED_BY_STORES,
 )
 
 
@@ -174,12 +175,12 @@ def _warnings(
         )
         fix = "write the origins of your pages, or make a key with `dragoman keys add NAME`"
         yield CheckFinding.warning("public", "server.cors_origins", text, fix)
-    for store, kind, needed in _NEEDED:
-        found = getattr(settings.server, store)
-        if kind and found not in (None, kind) and getattr(settings.server, needed) is not None:
+    for store, kind, needed in _NEEDED_BY_STORES:
+        # With another store it waits for a change back.
+        if getattr(settings.server, store) == "memory" and getattr(settings.server, needed) is not None:
             place = loaded.origin("server", needed).changed_at
             fix = f'write {store} = "{kind}", or remove it: {place}'
-            yield CheckFinding.warning("store", f"server.{needed}", f"has no effect: {store} is {found}", fix)
+            yield CheckFinding.warning("store", f"server.{needed}", f"has no effect: {store} is memory", fix)
     yield from _lost_prefixes(settings)
     for index, upstream in enumerate(settings.upstreams):
         path = specs[upstream.protocol].path
