@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 import pytest
+import rows
 from click.testing import Result
 from command.cli import json_server, listing, run
 from command.process import DEADLINE_S
@@ -59,43 +60,14 @@ def test_without_errors_it_exits_with_0(upstream: str) -> None:
     assert printed[-1] == "errors: 0, warnings: 1"
 
 
-@pytest.mark.parametrize(
-    ("base_url", "host", "text"),
-    [
-        (
-            "https://api.x.ai/v1",
-            "auto",
-            "the host of xai: as of 2026-11-22, by docs.x.ai; prices as of 2026-09-29, by "
-            "https://docs.x.ai/developers/models",
-        ),
-        (
-            "http://127.0.0.1:8000/v1",
-            "auto",
-            "a host on a private network: gets what nearly all servers accept; its port is that of vLLM, as of "
-            "2026-11-22, by docs.vllm.ai; vllm#45742",
-        ),
-        (
-            "https://res.services.ai.azure.com/anthropic",
-            "auto",
-            "the host of foundry: as of 2026-11-23, by anthropic-python 2.12.0, lib/foundry.py; called as foundry, as "
-            "of 2026-11-23, by anthropic-python 2.12.0, lib/foundry.py; betas: those known of foundry and unknown "
-            "ones; no list of models; prices as of 2026-11-29, by "
-            "https://platform.claude.com/docs/en/build-with-claude/claude-in-microsoft-foundry",
-        ),
-        (
-            "https://private.test",
-            "bedrock-invoke",
-            "the host of bedrock: as of 2026-11-23, by docs.aws.amazon.com/bedrock: inference-messages-api, "
-            "inference-responses-api; called as bedrock-invoke, as of 2026-11-23, by anthropic-python 2.12.0, "
-            "lib/bedrock/_client.py; botocore 1.44.8, its service model; betas: those known of bedrock; no list of "
-            "models",
-        ),
-        ("https://llm.example/v1", "auto", "an unknown public host: gets what nearly all servers accept"),
-    ],
-)
-def test_the_row_of_a_host(base_url: str, host: str, text: str) -> None:
-    found = _host(UpstreamSettings(name="up", protocol="openai_chat", base_url=base_url, host=host))
-    assert (found.check, found.subject, found.text) == ("host", "upstream up", f"is at {text}")
+def test_the_row_of_a_host() -> None:
+    def output_of(lines: list[str]) -> list[str]:
+        base_url, host = lines[0].split()
+        found = _host(UpstreamSettings(name="up", protocol="openai_chat", base_url=base_url, host=host))
+        assert (found.check, found.subject) == ("host", "upstream up")
+        return [found.text]
+
+    rows.check(Path(__file__).with_name("hosts.txt"), output_of)
 
 
 def test_an_extra_that_is_missing_is_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,9 @@ import rows
 from command.cli import run
 from config_text import CANARY, LOCAL
 
+SECRET = "a-secret-of-some-length-0123456789"
 TEXTS = {
+    "$KEY": f'[[client_keys]]\nname = "old"\nhash = "{"0" * 64}"\n',
     "$LOCAL": LOCAL,
     "$CLAUDE": LOCAL.replace("local", "claude")
     .replace("openai_chat", "anthropic_messages")
@@ -28,7 +30,7 @@ def test_what_commands_print(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         environ = {"DRAGOMAN_PORT": "0", "COLUMNS": "80"}
         file, stdin = Path("none"), ""
         words: list[str] = []
-        for line in (line.replace("$CANARY", CANARY) for line in lines):
+        for line in (line.replace("$CANARY", CANARY).replace("$SECRET", SECRET) for line in lines):
             mark, _, rest = line.partition(" ")
             if mark == "@":
                 file = Path(rest)
@@ -47,6 +49,7 @@ def test_what_commands_print(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert CANARY not in result.output, words
         printed = [*result.stdout.splitlines(), *(f"! {line}" for line in result.stderr.splitlines())]
         status = [f"exit {result.exit_code}"] if result.exit_code else []
-        return [line for line in printed if line.strip("! ")] + status or ["="]
+        shown = [line.replace(str(folder), "PWD").replace(str(tmp_path), "TMP") for line in printed]
+        return [line for line in shown if line.strip("! ")] + status or ["="]
 
     rows.check(Path(__file__).with_name("transcripts.txt"), output_of)
