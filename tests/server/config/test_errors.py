@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import rows
-from config_text import CANARY, LOCAL, SECRET, errors, load_text
+from config_text import CANARY, FULL, LOCAL, SECRET, errors, load_text
 
 from dragoman_server.cli.config_output import config_lines
 from dragoman_server.config.loader import load
@@ -18,6 +18,7 @@ from dragoman_server.settings.problems import ConfigError
 
 ACCOUNT = '[[accounts]]\nupstream = "local"\nname = "a"\n'
 TEXTS = {
+    "FULL": FULL,
     "LOCAL": LOCAL,
     "ACCOUNT": ACCOUNT,
     "TRY_NEXT": '[[rules]]\naction = "try_next"\n',
@@ -35,6 +36,8 @@ def loaded(lines: list[str]) -> list[str]:
         name, _, value = line.partition("=")
         if name.startswith("env "):
             environ[name.removeprefix("env ")] = value
+        elif name.startswith("file "):
+            Path(name.removeprefix("file ")).write_text(value)
         elif name.startswith("--"):
             flags[name.removeprefix("--")] = value
         else:
