@@ -11,6 +11,7 @@ from core.toy_protocol import stream_of, toy
 from failures.responses import Text, frames
 from failures.responses import stream as stream_of_upstream
 from gateway.fakes import call
+from gateway.mocked import mocked
 from msgspec import structs
 from translation import client_request
 from transport_requests import Pieces
@@ -29,12 +30,10 @@ from dragoman.events import (
     TextDelta,
 )
 from dragoman.sse import SSEParser
-from dragoman_server.app import create_app
 from dragoman_server.hosts import HOSTS, Host
 from dragoman_server.recordings.document import Recording, joined, load
 from dragoman_server.recordings.replay import first_difference, replay
 from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
-from dragoman_server.upstream.client import UpstreamClient
 
 pytestmark = pytest.mark.anyio
 
@@ -90,11 +89,9 @@ async def responses(
         return httpx2.Response(200, stream=Pieces(body, size), headers=headers)
 
     up = UpstreamSettings(name="up", protocol=protocol, base_url="http://127.0.0.1:9/v1", **upstream)
-    client = UpstreamClient(transport=httpx2.MockTransport(respond))
     settings = Settings(server=ServerSettings(record=record), upstreams=(up,))
-    app = create_app(settings, client=client, protocols=protocols)
     got = {}
-    async with app.lifespan():
+    async with mocked(settings, respond, protocols=protocols) as app:
         for path, request in requests.items():
             response = await call(app, path, request)
             assert response.status == 200, response.body

@@ -9,19 +9,18 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 from gateway.fakes import call
+from gateway.mocked import mocked
 from msgspec import structs
 from msgspec.structs import replace
 
 from dragoman import PROTOCOLS
 from dragoman.codec import UpstreamSpec
-from dragoman_server.app import create_app
 from dragoman_server.config.loader import load
 from dragoman_server.hosts import HOSTS, Host, UpstreamCall
 from dragoman_server.http.explanation import ClientCall, RequestExplainer
 from dragoman_server.platform.off_loop import INLINE_BYTES
 from dragoman_server.proxying.explanation import ExplainedRequest
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
-from dragoman_server.upstream.client import UpstreamClient
 from dragoman_server.upstream.errors import UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
@@ -106,8 +105,7 @@ async def test_each_call_is_fitted_and_signed(tmp_path: Path, monkeypatch: pytes
             return httpx2.Response(400, json={"error": error})
         return httpx2.Response(200, json=RESPONSE)
 
-    app = create_app(settings_of(tmp_path), client=UpstreamClient(transport=httpx2.MockTransport(respond)))
-    async with app.lifespan():
+    async with mocked(settings_of(tmp_path), respond) as app:
         client = await call(app, "/v1/chat/completions", {**REQUEST, "seed": 1})
         assert json.loads(client.body)["choices"][0]["message"]["content"] == "Hey"
         await call(app, "/v1/models", {}, method="GET")
@@ -124,10 +122,8 @@ async def test_each_call_is_fitted_and_signed(tmp_path: Path, monkeypatch: pytes
 
 async def test_a_large_call_is_fitted_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(HOSTS, "toy", Host(deploy))
-    transport = httpx2.MockTransport(lambda request: httpx2.Response(200, json=RESPONSE))
-    app = create_app(settings_of(tmp_path), client=UpstreamClient(transport=transport))
     THREADS.clear()
-    async with app.lifespan():
+    async with mocked(settings_of(tmp_path), lambda request: httpx2.Response(200, json=RESPONSE)) as app:
         for size in (1, INLINE_BYTES):
             messages = [{"role": "user", "content": "x" * size}]
             assert (await call(app, "/v1/chat/completions", {**REQUEST, "messages": messages})).status == 200
@@ -150,11 +146,8 @@ async def test_what_cannot_be_authorized_is_a_failure_of_its_upstream(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(HOSTS, "toy", Host(authorize=Signer()))
-    client = UpstreamClient(
-        transport=httpx2.MockTransport(lambda request: httpx2.Response(200, json=RESPONSE))
-    )
-    app = create_app(settings_of(tmp_path, api_key=None), client=client)
-    async with app.lifespan():
+    settings = settings_of(tmp_path, api_key=None)
+    async with mocked(settings, lambda request: httpx2.Response(200, json=RESPONSE)) as app:
         refused = await call(app, "/v1/chat/completions", REQUEST)
     assert refused.status == 502
     assert json.loads(refused.body)["error"]["code"] == "upstream_unreachable"

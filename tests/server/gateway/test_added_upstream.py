@@ -2,8 +2,7 @@
 
 import json
 import tokenize
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,13 +10,14 @@ import httpx2
 import pytest
 from core.toy_protocol import read_request, toy
 from gateway.fakes import call
+from gateway.mocked import mocked
 
 import dragoman_server
 from dragoman import PROTOCOLS, UPSTREAMS, Ledger
 from dragoman.codec import Capabilities, Endpoint, ModelList, RateLimitHeaders, TokenCount
 from dragoman.document import Request
 from dragoman_server import simulator
-from dragoman_server.app import Application, create_app
+from dragoman_server.app import create_app
 from dragoman_server.capabilities import cloud_providers, model_families, provider, providers
 from dragoman_server.cli import clients
 from dragoman_server.config.loader import load
@@ -26,7 +26,6 @@ from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.problems import ConfigError
 from dragoman_server.settings.secret import Secret
 from dragoman_server.telemetry import semconv
-from dragoman_server.upstream.client import UpstreamClient
 
 pytestmark = pytest.mark.anyio
 
@@ -99,18 +98,10 @@ def settings_of(directory: Path, more: str = "") -> Settings:
     return load(environ={}, path=str(file), protocols=PROTOCOLS).settings
 
 
-@asynccontextmanager
-async def serving(settings: Settings, toys: Toys) -> AsyncIterator[Application]:
-    client = UpstreamClient(transport=httpx2.MockTransport(toys))
-    app = create_app(settings, client=client, protocols=PROTOCOLS)
-    async with app.lifespan():
-        yield app
-
-
 async def test_its_requests_have_its_key_its_version_and_the_headers_of_its_clients(tmp_path: Path) -> None:
     toys = Toys()
     sent = {"toy-switches": "a,c", "toy-color": "red", "openai-beta": "x", "anthropic-version": "y"}
-    async with serving(settings_of(tmp_path), toys) as app:
+    async with mocked(settings_of(tmp_path), toys, protocols=PROTOCOLS) as app:
         assert (await call(app, "/v1/toy", REQUEST, headers=sent)).status == 200
         headers = toys.last.headers
         assert (headers["x-toy-key"], headers["toy-version"], headers["toy-color"]) == ("k", "7", "red")
@@ -128,7 +119,7 @@ async def test_its_requests_have_its_key_its_version_and_the_headers_of_its_clie
 
 async def test_its_models_are_listed(tmp_path: Path) -> None:
     toys = Toys()
-    async with serving(settings_of(tmp_path), toys) as app:
+    async with mocked(settings_of(tmp_path), toys, protocols=PROTOCOLS) as app:
         client = await call(app, "/v1/models", {}, method="GET")
     names = [model["id"] for model in json.loads(client.body)["data"]]
     assert {"up/ball", "up/kite", "up/yoyo"} <= set(names)
@@ -142,7 +133,7 @@ async def test_its_models_are_listed(tmp_path: Path) -> None:
     [("/v1toy/models", {}), ("/v1/models", {"x-toy-client": "1"}), ("/v1/models?toy_key=k", {})],
 )
 async def test_its_clients_get_a_list_in_its_form(tmp_path: Path, path: str, headers: dict[str, str]) -> None:
-    async with serving(settings_of(tmp_path), Toys()) as app:
+    async with mocked(settings_of(tmp_path), Toys(), protocols=PROTOCOLS) as app:
         client = await call(app, path, {}, method="GET", headers=headers)
         one = await call(app, "/v1toy/models/up/ball", {}, method="GET")
         sign = "&" if "?" in path else "?"
@@ -163,7 +154,7 @@ async def test_its_clients_get_a_list_in_its_form(tmp_path: Path, path: str, hea
 
 async def test_its_tokens_are_counted(tmp_path: Path) -> None:
     toys = Toys()
-    async with serving(settings_of(tmp_path), toys) as app:
+    async with mocked(settings_of(tmp_path), toys, protocols=PROTOCOLS) as app:
         client = await call(app, "/v1/toy/weigh", REQUEST)
         assert json.loads(client.body) == {"unit": "token", "input_tokens": 42}
         client = await call(app, "/v1/messages/count_tokens", CHAT_REQUEST)
@@ -201,9 +192,7 @@ async def test_its_model_may_be_in_the_path(tmp_path: Path) -> None:
         return httpx2.Response(200, json={"grams": 7} if request.url.path.endswith("weigh") else RESPONSE)
 
     body = {"messages": REQUEST["messages"]}
-    client = UpstreamClient(transport=httpx2.MockTransport(respond))
-    app = create_app(settings_of(tmp_path), client=client, protocols=protocols)
-    async with app.lifespan():
+    async with mocked(settings_of(tmp_path), respond, protocols=protocols) as app:
         assert (await call(app, "/v1/up/old/kite 2:play", body)).status == 200
         parcel = {"parcel": {"model": "toys/up/kite", **body, "seed": 1}}
         for weighed in (body, parcel, CHAT_REQUEST):
@@ -228,7 +217,7 @@ async def test_its_model_may_be_in_the_path(tmp_path: Path) -> None:
 
 async def test_the_headers_of_its_responses_reach_the_client(tmp_path: Path) -> None:
     toys = Toys({"toy-limit-requests-remaining": "3", "toy-weather": "sun", "toy-secret": "s"})
-    async with serving(settings_of(tmp_path), toys) as app:
+    async with mocked(settings_of(tmp_path), toys, protocols=PROTOCOLS) as app:
         client = await call(app, "/v1/toy", REQUEST)
     assert (client.headers["toy-limit-requests-remaining"], client.headers["toy-weather"]) == ("3", "sun")
     assert "toy-secret" not in client.headers
@@ -245,7 +234,7 @@ name = "red"
 hash = "{hash_client_key(key, Secret(secret))}"
 requests_per_minute = 1
 """
-    async with serving(settings_of(tmp_path, lines), Toys()) as app:
+    async with mocked(settings_of(tmp_path, lines), Toys(), protocols=PROTOCOLS) as app:
         assert (await call(app, "/v1/toy", REQUEST)).status == 401
         many = await call(app, f"/v1/toy?{'a=b&' * 101}toy_key={key}", REQUEST)
         assert (many.status, json.loads(many.body).keys()) == (400, {"oops"})
@@ -257,7 +246,7 @@ requests_per_minute = 1
 
 
 async def test_streams_that_begin_with_usage_mark_it_as_an_estimate(tmp_path: Path) -> None:
-    async with serving(settings_of(tmp_path), Toys()) as app:
+    async with mocked(settings_of(tmp_path), Toys(), protocols=PROTOCOLS) as app:
         client = await call(app, "/v1/toy", {**REQUEST, "model": "sim/echo", "stream": True})
     assert client.headers["dragoman-estimate"] == "input_tokens"
 
@@ -274,7 +263,7 @@ async def test_streams_that_begin_with_usage_mark_it_as_an_estimate(tmp_path: Pa
     ],
 )
 async def test_errors_have_its_form(tmp_path: Path, path: str, headers: dict[str, str]) -> None:
-    async with serving(settings_of(tmp_path), Toys()) as app:
+    async with mocked(settings_of(tmp_path), Toys(), protocols=PROTOCOLS) as app:
         client = await call(app, path, {}, headers=headers)
     assert client.status in (400, 404)
     assert json.loads(client.body).keys() == {"oops"}
@@ -300,9 +289,7 @@ async def test_its_capabilities_are_settings_of_its_upstreams(tmp_path: Path) ->
         file.write_text(CONFIGURATION.replace("[[upstreams]]", "[[upstreams]]\n" + more))
         settings = load(environ={}, path=str(file), protocols=protocols).settings
         toys = Toys()
-        client = UpstreamClient(transport=httpx2.MockTransport(toys))
-        app = create_app(settings, client=client, protocols=protocols)
-        async with app.lifespan():
+        async with mocked(settings, toys, protocols=protocols) as app:
             await call(app, "/v1/chat/completions", CHAT_REQUEST)
         return json.loads(toys.last.content)
 

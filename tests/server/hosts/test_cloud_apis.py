@@ -14,6 +14,7 @@ import httpx2
 import pytest
 import rows
 from gateway.fakes import call
+from gateway.mocked import mocked
 from msgspec.structs import replace
 from transport_requests import Pieces
 from virtual_time import VIRTUAL_BACKENDS
@@ -21,7 +22,6 @@ from virtual_time import VIRTUAL_BACKENDS
 from dragoman import UPSTREAMS
 from dragoman.codec import find_endpoint
 from dragoman.sse import SSEParser
-from dragoman_server.app import create_app
 from dragoman_server.capabilities.cloud_apis import BETAS_BY_API, CLOUD_APIS
 from dragoman_server.capabilities.provider import MESSAGES
 from dragoman_server.capabilities.providers import PROVIDERS
@@ -73,8 +73,7 @@ def sent(lines: list[str]) -> list[str]:
         body = {"model": f"up/{model}", **body}
 
     async def ask() -> None:
-        app = create_app(settings, client=UpstreamClient(transport=httpx2.MockTransport(respond)))
-        async with app.lifespan():
+        async with mocked(settings, respond) as app:
             await call(app, target, body, headers=headers)
 
     anyio.run(ask)
@@ -149,9 +148,7 @@ async def invoked(body: bytes, path: str = "/v1/messages", status: int = 200, **
         assert request.headers["x-amzn-bedrock-accept" if stream else "accept"] == "application/json"
         return httpx2.Response(status, stream=Pieces(body, 7), headers=sent)
 
-    client = UpstreamClient(transport=httpx2.MockTransport(respond))
-    app = create_app(Settings(upstreams=(INVOKE,)), client=client)
-    async with app.lifespan():
+    async with mocked(Settings(upstreams=(INVOKE,)), respond) as app:
         return await call(app, path, {**ASK, "stream": stream})
 
 
@@ -261,9 +258,7 @@ async def test_the_address_of_a_resource_is_not_told() -> None:
         return httpx2.Response(400, json={"error": error})
 
     up = replace(INVOKE, host="auto", base_url="https://the-resource.services.ai.azure.com/anthropic")
-    transport = httpx2.MockTransport(respond)
-    app = create_app(Settings(upstreams=(up,)), client=UpstreamClient(transport=transport))
-    async with app.lifespan():
+    async with mocked(Settings(upstreams=(up,)), respond) as app:
         client = await call(app, "/v1/messages", ASK)
     assert json.loads(client.body)["error"]["message"] == 'upstream "up" refuses its host'
 
@@ -326,9 +321,7 @@ async def test_bedrock_counts_tokens(path: str, more: Any, asked: Any, counted: 
         else {"model": "up/us.anthropic.claude-x", "messages": HI, **more}
     )
     up = replace(INVOKE, counts_tokens=True)
-    client = UpstreamClient(transport=httpx2.MockTransport(respond))
-    app = create_app(Settings(upstreams=(up,)), client=client)
-    async with app.lifespan():
+    async with mocked(Settings(upstreams=(up,)), respond) as app:
         first, second = [await call(app, path, body) for _ in range(2)]
     assert json.loads(first.body) == counted
     assert (second.status, second.headers.get("dragoman-estimate")) == (200, "true")
@@ -342,11 +335,7 @@ async def test_tokens_of_a_profile_whose_model_is_not_known_are_estimated() -> N
         raise AssertionError(request.url)
 
     arn = "arn:aws:bedrock:us-east-1:1:application-inference-profile/abc"
-    app = create_app(
-        Settings(upstreams=(replace(INVOKE, counts_tokens=True),)),
-        client=UpstreamClient(transport=httpx2.MockTransport(respond)),
-    )
-    async with app.lifespan():
+    async with mocked(Settings(upstreams=(replace(INVOKE, counts_tokens=True),)), respond) as app:
         client = await call(app, "/v1/messages/count_tokens", {"model": f"up/{arn}", "messages": HI})
     assert (client.status, client.headers.get("dragoman-estimate")) == (200, "true")
 
@@ -382,9 +371,8 @@ async def test_the_other_endpoints_at_clouds(
     up = replace(INVOKE, protocol="openai_chat", protocols=("openai_chat",), base_url=base_url, host=host)
     endpoints = {"/v1/files": ("up",), "/v1/batches": ("up",)}
     settings = Settings(upstreams=(up,), models={"m": "up/e"}, endpoints=endpoints)
-    app = create_app(settings, client=UpstreamClient(transport=httpx2.MockTransport(respond)))
     kind = "multipart/form-data; boundary=b" if isinstance(body, bytes) and body else "application/json"
-    async with app.lifespan():
+    async with mocked(settings, respond) as app:
         client = await call(app, path, body, method, headers={"content-type": kind})
     assert (client.status, [str(each.url) for each in asked]) == (200, [url]), client.body
     assert asked[0].content == (body.replace(b"up/e", b"e") if isinstance(body, bytes) else asked[0].content)

@@ -25,6 +25,7 @@ from botocore.credentials import Credentials
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from gateway.fakes import call as ask
+from gateway.mocked import mocked
 from http_server import Peer, ScriptedServer
 from msgspec import structs
 from virtual_time import REAL_BACKENDS
@@ -203,9 +204,7 @@ async def test_identity_and_scope_are_those_of_the_settings(library: Library) ->
 async def test_an_account_without_credentials_is_a_failure_of_its_upstream(library: Library) -> None:
     library.fails = ValueError("of /home/me/key.json")
     up = UpstreamSettings(name="up", protocol=MESSAGES.name, base_url=VERTEX)
-    transport = httpx2.MockTransport(lambda request: httpx2.Response(200, json=SAID))
-    app = create_app(Settings(upstreams=(up,)), client=UpstreamClient(transport=transport))
-    async with app.lifespan():
+    async with mocked(Settings(upstreams=(up,)), lambda request: httpx2.Response(200, json=SAID)) as app:
         client = await ask(app, "/v1/messages", HELLO)
         refused = await ask(app, "/v1/messages", {**HELLO, "model": "up/.."})
     assert (client.status, refused.status) == (502, 400)
@@ -227,8 +226,7 @@ async def test_a_token_is_renewed_once_at_a_401(library: Library, refused: int) 
 
     library.now = time.time()
     settings = Settings(upstreams=(UpstreamSettings(name="up", protocol=MESSAGES.name, base_url=VERTEX),))
-    app = create_app(settings, client=UpstreamClient(transport=httpx2.MockTransport(respond)))
-    async with app.lifespan():
+    async with mocked(settings, respond) as app:
         first = await credential_of("vertex", None, "https://www.googleapis.com/auth/cloud-platform").get(0)
         assert first.headers == [("authorization", "Bearer t1")]
         client = await ask(app, "/v1/messages", HELLO)
@@ -257,10 +255,8 @@ async def test_an_error_that_quotes_a_token_is_told_without_it(
 
     up = UpstreamSettings(name="up", protocol=MESSAGES.name, base_url=VERTEX)
     server = ServerSettings(record=str(tmp_path))
-    client = UpstreamClient(transport=httpx2.MockTransport(respond))
-    app = create_app(Settings(server=server, upstreams=(up,)), client=client)
     with caplog.at_level(logging.DEBUG):
-        async with app.lifespan():
+        async with mocked(Settings(server=server, upstreams=(up,)), respond) as app:
             response = await ask(app, "/v1/messages", HELLO)
     assert b"cannot use ****" in response.body
     for text in (response.body.decode(), repr(response.headers), caplog.text):
@@ -374,10 +370,8 @@ async def test_what_is_sent_is_signed_anew_each_time(
             return httpx2.Response(400, json=error, headers=headers)
         return httpx2.Response(200, json=SAID)
 
-    transport = httpx2.MockTransport(respond)
-    app = create_app(Settings(upstreams=(bedrock(**settings),)), client=UpstreamClient(transport=transport))
     with caplog.at_level(logging.DEBUG):
-        async with app.lifespan():
+        async with mocked(Settings(upstreams=(bedrock(**settings),)), respond) as app:
             body = {**HELLO, "model": "up/arn:aws:bedrock:x:1:y/é", "top_k": 3}
             client = await ask(app, "/v1/messages", body)
     assert (client.status, len(requests)) == (200, 2)
@@ -421,11 +415,9 @@ async def test_a_session_is_not_told_by_what_aws_quotes(
         named = {"x-amzn-ErrorType": "InvalidSignatureException"}
         return httpx2.Response(403, json={"message": text}, headers=named)
 
-    client = UpstreamClient(transport=httpx2.MockTransport(respond))
     server = ServerSettings(record=str(tmp_path / "recordings"))
-    app = create_app(Settings(server=server, upstreams=(bedrock(),)), client=client)
     with caplog.at_level(logging.DEBUG):
-        async with app.lifespan():
+        async with mocked(Settings(server=server, upstreams=(bedrock(),)), respond) as app:
             response = await ask(app, "/v1/messages", HELLO)
     shown = repr([vars(record) for record in caplog.records])
     assert (response.status, "the-session-token" in shown + response.body.decode()) == (401, False)
@@ -452,9 +444,7 @@ async def test_an_expired_session_is_looked_up_again(
         headers = {"x-amzn-ErrorType": "ExpiredTokenException"}
         return httpx2.Response(403, json={"message": "x"}, headers=headers)
 
-    client = UpstreamClient(transport=httpx2.MockTransport(respond))
-    app = create_app(Settings(upstreams=(bedrock(),)), client=client)
-    async with app.lifespan():
+    async with mocked(Settings(upstreams=(bedrock(),)), respond) as app:
         assert (await ask(app, "/v1/messages", HELLO)).status == 200
     assert tokens == ["first", "second"]
 

@@ -11,14 +11,13 @@ import anyio
 import httpx2
 import rows
 from gateway.fakes import call, http_scope
+from gateway.mocked import mocked
 
 from dragoman import UPSTREAMS
 from dragoman._wire.sse import encode_frame
 from dragoman.codec import AwsMessageReader
-from dragoman_server.app import create_app
 from dragoman_server.http.cloud_paths import enter
 from dragoman_server.settings import Settings, UpstreamSettings
-from dragoman_server.upstream.client import UpstreamClient
 
 ROWS = Path(__file__).with_name("cloud_paths.txt")
 OF_BODIES = ("anthropic-version", "anthropic-beta", "anthropic-user-profile-id")
@@ -87,10 +86,8 @@ def asked(
     )
 
     async def ask() -> Any:
-        transport = httpx2.MockTransport(lambda request: requests.append(request) or respond(request))
         settings = Settings(upstreams=(upstream,), models={"*": "up/*"})
-        app = create_app(settings, client=UpstreamClient(transport=transport))
-        async with app.lifespan():
+        async with mocked(settings, lambda request: requests.append(request) or respond(request)) as app:
             return await call(app, path, body, headers=headers, **scope)
 
     return anyio.run(ask), requests
