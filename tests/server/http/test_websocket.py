@@ -53,6 +53,12 @@ async def response_of(client: FakeWebSocketClient, upstream: str, text: Any, **m
     return response
 
 
+async def complete(client: FakeWebSocketClient, **request: Any) -> None:
+    """Send a request; its response is the next of its lane."""
+    client.create(**request)
+    assert (await client.turn(request.get("stream_id")))[-1]["type"] == "response.completed"
+
+
 async def error_of(client: FakeWebSocketClient, lane: str | None = None) -> tuple[int, str | None]:
     """Return status and code of a turn that is an error."""
     (event,) = await client.turn(lane)
@@ -152,8 +158,7 @@ async def test_an_upstream_that_stores_its_responses_continues_them() -> None:
             {"previous_response_id": "resp_1", "model": "two/m"},
             {"previous_response_id": "resp_1", "store": False},
         ):
-            client.create(**more)
-            assert (await client.turn())[-1]["type"] == "response.completed"
+            await complete(client, **more)
             bodies.append((up.sent[-1].body.get("previous_response_id"), len(up.sent[-1].body["input"])))
         assert bodies == [(None, 2), ("resp_1", len("Hi")), (None, 4), (None, 5)]
 
@@ -188,8 +193,8 @@ async def test_a_session_of_codex(upstream: str) -> None:
         (asked,) = [item for item in made["output"] if item["type"] == "function_call"]
         assert b"Be brief." in up.last.content
         result = {"type": "function_call_output", "call_id": asked["call_id"], "output": "made by a tool"}
-        client.create(**common, model=f"{upstream}/tools", input=[result], previous_response_id=made["id"])
-        assert (await client.turn())[-1]["type"] == "response.completed"
+        request = {**common, "model": f"{upstream}/tools", "previous_response_id": made["id"]}
+        await complete(client, **request, input=[result])
         for text in (b"Be brief.", b"Please call shell", b"made by a tool"):
             assert text in up.last.content
         for sent in up.upstreams.sent:
@@ -218,8 +223,7 @@ async def test_a_warm_up_is_planned() -> None:
         assert (await error_of(client))[0] == 404
         client.create(previous_response_id="resp_elsewhere", generate=False)
         assert await error_of(client) == (400, "previous_response_not_found")
-        client.create(previous_response_id="resp_elsewhere")  # its upstream may have it
-        assert (await client.turn())[-1]["type"] == "response.completed"
+        await complete(client, previous_response_id="resp_elsewhere")  # its upstream may have it
     assert [sent.body["previous_response_id"] for sent in up.sent] == ["resp_elsewhere"]
 
 
@@ -275,8 +279,7 @@ async def test_what_is_wrong_is_answered_and_hurts_nothing() -> None:
         kinds = [event["type"] for event in events]
         assert kinds.count("response.steer.failed") == 2
         assert kinds.index("response.steer.failed") < kinds.index("response.completed") < len(kinds) - 1
-        client.create(stream_id="b")
-        assert (await client.turn("b"))[-1]["type"] == "response.completed"
+        await complete(client, stream_id="b")
         # msgspec refuses it, and a relay does not.
         client.say('{"type":"response.create","model":"up/m","input":"\\ud800"}')
         assert (await client.turn())[-1]["type"] == "response.completed"
@@ -324,8 +327,7 @@ async def test_what_has_no_room_is_refused_with_a_time() -> None:
         assert await error_of(client, f"lane-{MAX_LANES}") == (429, "rate_limit_exceeded")
         for _ in range(1 + MAX_WAITING):
             assert (await client.turn("a"))[-1]["type"] == "response.completed"
-        client.create(stream_id=f"lane-{MAX_LANES}")
-        assert (await client.turn(f"lane-{MAX_LANES}"))[-1]["type"] == "response.completed"
+        await complete(client, stream_id=f"lane-{MAX_LANES}")
 
 
 async def test_as_many_as_have_room_may_come_together() -> None:
@@ -382,16 +384,10 @@ async def test_only_the_newest_responses_are_kept() -> None:
 # Silence.
 
 
-def silent_before(protocol: str, seconds: float) -> Script:
-    return Script([Sleep(seconds), *STREAMS[protocol].body], headers=STREAMS[protocol].headers)
-
-
 @pytest.mark.promise("R8")
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_silence_is_filled_with_events(protocol: str) -> None:
-    up = scripted(
-        protocol, silent_before(protocol, 35), STREAMS[protocol], STREAMS[protocol], response_store="memory"
-    )
+    up = scripted(protocol, slow(35, protocol), STREAMS[protocol], STREAMS[protocol], response_store="memory")
     async with websocket(up.app) as client:
         client.create()
         events = await client.turn()
@@ -405,25 +401,18 @@ async def test_silence_is_filled_with_events(protocol: str) -> None:
         assert [event["sequence_number"] for event in events] == list(range(len(events)))
         (id,) = {event["response"]["id"] for event in events if "response" in event}
         # The announced id continues here, and on another connection from the store.
-        client.create(store=False, previous_response_id=id)
-        assert (await client.turn())[-1]["type"] == "response.completed"
+        await complete(client, store=False, previous_response_id=id)
     assert (await up.call(f"/v1/responses/{id}", method="GET")).status == 200
     async with websocket(up.app) as client:
-        client.create(previous_response_id=id)
-        assert (await client.turn())[-1]["type"] == "response.completed"
+        await complete(client, previous_response_id=id)
 
 
 async def test_an_announced_id_means_nothing_to_an_upstream_that_stores() -> None:
-    up = scripted(
-        RESPONSES,
-        silent_before(RESPONSES, 15),
-        STREAMS[RESPONSES],
-        upstream={"stores_responses": True},
-    )
+    stores = {"stores_responses": True}
+    up = scripted(RESPONSES, slow(15, RESPONSES), STREAMS[RESPONSES], upstream=stores)
     async with websocket(up.app) as client:
         client.create(input="one")
-        client.create(input="two", previous_response_id=(await client.turn())[-1]["response"]["id"])
-        assert (await client.turn())[-1]["type"] == "response.completed"
+        await complete(client, input="two", previous_response_id=(await client.turn())[-1]["response"]["id"])
         body = up.sent[-1].body
         assert ("previous_response_id" in body, len(body["input"])) == (False, 2)
 
@@ -470,8 +459,7 @@ async def test_an_upstreams_error_has_its_status_and_headers() -> None:
         assert (event["status"], event["error"]["code"]) == (429, "rate_limit_exceeded")
         shown = {name: value for name, value in event["headers"].items() if not name.endswith("request-id")}
         assert shown == {"retry-after": "7", "x-ratelimit-limit-requests": "3"}
-        client.create()
-        assert (await client.turn())[-1]["type"] == "response.completed"
+        await complete(client)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
@@ -487,8 +475,7 @@ async def test_a_failure_within_is_one_failed_response(protocol: str) -> None:
         if protocol != RESPONSES:  # of which no content has come, so it is a plain error
             assert events[-1]["type"] == "response.failed"
             assert [event["sequence_number"] for event in events] == list(range(len(events)))
-        client.create()
-        assert (await client.turn())[-1]["type"] == "response.completed"
+        await complete(client)
 
 
 async def test_an_upstreams_error_event_has_a_status() -> None:
@@ -501,8 +488,7 @@ async def test_an_upstreams_error_event_has_a_status() -> None:
         events = await client.turn()
         assert [event["type"] for event in events[1:]] == ["response.output_text.delta", "error"]
         assert (events[-1]["status"], events[-1]["error"]["message"]) == (429, "slow down")
-        client.create()
-        assert (await client.turn())[-1]["type"] == "response.completed"
+        await complete(client)
 
 
 async def test_a_bug_is_an_error_and_leaves_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -515,8 +501,7 @@ async def test_a_bug_is_an_error_and_leaves_the_connection(monkeypatch: pytest.M
                 pass
         expected = (500, "internal error of the gateway; see its log")
         assert (event["status"], event["error"]["message"]) == expected
-        client.create()
-        assert (await client.turn())[-1]["type"] == "response.completed"
+        await complete(client)
 
 
 # The end of a connection.
@@ -692,8 +677,7 @@ async def test_a_handshake_with_a_key_is_accepted(headers: dict[str, str], recor
         client.create(generate=False)  # counts for no limit
         await client.turn()
         for _ in range(2):
-            client.create()
-            assert (await client.turn())[-1]["type"] == "response.completed"
+            await complete(client)
         line = record()
         assert (line["client_key"], line["path"], line["outcome"]) == ("red", "/v1/responses", "completed")
         assert (line["input_tokens"], line["output_tokens"]) == (3, 4)
@@ -704,15 +688,13 @@ async def test_a_handshake_with_a_key_is_accepted(headers: dict[str, str], recor
 
 async def test_a_client_that_is_set_for_azure_finds_it() -> None:
     async with websocket(scripted(CHAT, STREAMS[CHAT]).app, "/openai/v1/responses") as client:
-        client.create()
-        assert (await client.turn())[-1]["type"] == "response.completed"
+        await complete(client)
 
 
 async def test_a_turn_has_the_configuration_of_its_time() -> None:
     up = scripted(CHAT, STREAMS[CHAT], keys={"red": {}})
     async with up.app.lifespan(), websocket(up.app, headers={"authorization": "Bearer drk_red"}) as client:
-        client.create()
-        assert (await client.turn())[-1]["type"] == "response.completed"
+        await complete(client)
         key = replace(up.gateway.settings.client_keys[0], disabled=True)
         await up.app.reload(replace(up.gateway.settings, client_keys=(key,)))
         client.create()
