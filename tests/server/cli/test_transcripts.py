@@ -23,7 +23,7 @@ def test_what_commands_print(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     numbers = itertools.count()
 
     def output_of(lines: list[str]) -> list[str]:
-        """@ begins a file, $ is the command, and < its input."""
+        """@ begins a file, $ is the command, and < its input. Files that it makes are shown, too."""
         folder = tmp_path / str(next(numbers))
         folder.mkdir()
         monkeypatch.chdir(folder)
@@ -45,10 +45,12 @@ def test_what_commands_print(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         while words[0] != "dragoman":
             name, _, value = words.pop(0).partition("=")
             environ[name] = value
+        before = {*folder.iterdir()}
         result = run(*words[1:], body=stdin.encode(), **environ)
         assert CANARY not in result.output, words
         printed = [*result.stdout.splitlines(), *(f"! {line}" for line in result.stderr.splitlines())]
         status = [f"exit {result.exit_code}"] if result.exit_code else []
+        status += [f"made {path.name}" for path in sorted({*folder.iterdir()} - before)]
         shown = [line.replace(str(folder), "PWD").replace(str(tmp_path), "TMP") for line in printed]
         return [line for line in shown if line.strip("! ")] + status or ["="]
 

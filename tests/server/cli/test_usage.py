@@ -118,25 +118,6 @@ def test_the_running_gateway_is_asked_first(file: Path) -> None:
     assert result.stdout.splitlines()[1].split()[0] == "4", "and its store, if it does not answer"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "environ", "status", "message"),
-    [
-        ((), {}, 1, "server.admin_key is not set; nothing was counted yet: there is no file "),
-        ((), {"DRAGOMAN_USAGE_STORE": "memory"}, 1, "usage is in the memory of the gateway"),
-        (("--by", "colour"), {}, 2, "--by must be some of key, model"),
-        (("--since", "2026-02-30"), {}, 2, "--since must be 24h, 7d"),
-        (("--limit", "0"), {}, 2, "0 is not in the range"),
-    ],
-)
-def test_what_cannot_be_answered(
-    arguments: tuple[str, ...], environ: dict[str, str], status: int, message: str
-) -> None:
-    result = run("usage", *arguments, **environ)
-    assert (result.exit_code, result.stdout) == (status, "")
-    assert message in result.stderr
-    assert list(Path().iterdir()) == [], "reading makes no file"
-
-
 def test_a_file_of_another_program(file: Path) -> None:
     file.write_bytes(b"x" * 5000)
     result = run("usage")
