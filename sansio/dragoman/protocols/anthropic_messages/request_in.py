@@ -180,11 +180,12 @@ def _read_messages(body_messages: list[JSON], context: ReadContext, messages: li
             context.has_system_messages = True
             if message.get("output_config") is not None:
                 context.effort = _read_effort(message, path) or context.effort
-        plain = plain_text_of(parts) if shape is None else ""
-        read = Message(role, parts, path, native=message, shape=shape, plain_text=plain)
-        if not context.is_native:
-            read, context.is_native = changed(read), True
-        messages.append(read)
+        if context.is_native:
+            plain = plain_text_of(parts) if shape is None else ""
+            messages.append(Message(role, parts, path, native=message, shape=shape, plain_text=plain))
+        else:
+            messages.append(Message(role, parts, path, before=message, shape=shape))
+            context.is_native = True
 
 
 def _split_billing_header(parts: tuple[Part, ...], system: JSON) -> tuple[Part, ...]:

@@ -131,8 +131,9 @@ class ConversationReader(msgspec.Struct):
 
     def _read_parts(self, parts: list[JSON], path: str, known: tuple[str, ...], read: list[Part]) -> None:
         """Append what the parts of the content at a path say. known: the paths of the first ones."""
-        for index, part in enumerate(parts):
-            at = known[index] if index < len(known) else f"{path}/parts/{index}"
+        if len(parts) > len(known):
+            known += tuple([f"{path}/parts/{index}" for index in range(len(known), len(parts))])
+        for part, at in zip(parts, known, strict=False):
             if type(part) is not dict:
                 raise wrong_type(at, "a part", part)
             if len(part) == 1 and type(text := part.get("text")) is str:
@@ -154,12 +155,16 @@ class ConversationReader(msgspec.Struct):
                 read = _joined(read)
         if self._is_native:
             return Message(role, tuple(read), path, native=content, shape=shape)
-        return changed(Message(role, tuple(_foreign_first(read)), path, native=content, shape=shape))
+        return Message(role, tuple(_foreign_first(read)), path, before=content, shape=shape)
 
     def _part(self, part: JSONObject, path: str) -> Sequence[Part]:
         """Return the parts for one: reasoning that its signature carries, and the part itself."""
         kind, signature = next(iter(part), None), part.get(SIGNATURE)
-        if len(part) > 1 + (SIGNATURE in part) or kind not in _PLAIN or part[kind] is None:
+        if (
+            len(part) > 1 + (SIGNATURE in part) + ("thought" in part)
+            or kind not in _PLAIN
+            or part[kind] is None
+        ):
             rename(part)
             signature = part.get(SIGNATURE)
             kind = next((name for name in DATA_MEMBERS if part.get(name) is not None), None)
