@@ -211,7 +211,7 @@ def read_turn(
 ) -> list[Part]:
     """Return the parts of an assistant's message in their order if it is known, else reasoning, content, calls."""
     blocks = _earlier_blocks(message, path, signer)
-    if all(position == _START for _, position in blocks):
+    if not [block for block, position in blocks if position != _START]:
         return [*[block for block, _ in blocks], *content, *calls]
     out: list[Part] = []
     chars = calls_used = 0
@@ -253,8 +253,9 @@ def _earlier_blocks(message: JSONObject, path: str, signer: Signer) -> list[tupl
         entries = fields.get(field)
         if type(entries) is not list:
             continue
-        # Clients may send back the pieces of a stream one by one.
-        for index, entry in enumerate(ReasoningEntries(entries).joined()):
+        # Clients may send back the pieces of a stream one by one. Nearly always there is one.
+        is_whole = len(entries) == 1 and type(entries[0]) is dict
+        for index, entry in enumerate(entries if is_whole else ReasoningEntries(entries).joined()):
             at = f"{path}/{field}/{index}"
             found = _signed_entry(entry, at, unsigned, signer)
             if found is None:

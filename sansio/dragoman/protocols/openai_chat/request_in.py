@@ -307,8 +307,8 @@ def _message(item: JSONObject, path: str, parts: list[Part], shape: Mapping[str,
         shape=None if is_usual else shape,
         plain_text=plain_text_of(parts) if is_usual else "",
     )
-    is_odd = any(part.native is None and part.shape is not None for part in parts)
-    return changed(message) if is_odd else message
+    odd = [part for part in parts if part.native is None and part.shape is not None]
+    return changed(message) if odd else message
 
 
 def _attach_citations(parts: list[Part], annotations: JSON) -> bool:
