@@ -1,8 +1,8 @@
 """An account store in the memory of one process. Its state is lost when the process ends."""
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from heapq import heappop, heappush
 from typing import TypeVar
 
@@ -33,9 +33,8 @@ class MemoryAccountStore(Tables):
         self._counters: dict[str, tuple[float, float]] = {}  # the sum, and when it expires
         self._counter_expiries: list[tuple[float, str]] = []  # a heap; one that has changed is there twice
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        yield
+    def running(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
 
     async def apply(self, operation: Operation[_T]) -> _T:
         return operation.apply(self)

@@ -10,8 +10,8 @@ published, except the last use of an account, which every `reserve` returns for 
 Needs the extra `dragoman[valkey]`.
 """
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
 import msgspec
@@ -73,11 +73,9 @@ class ValkeyAccountStore:
                     return operation.result(found)
         raise AccountStoreError(f"{self._connection.name}: other gateways kept changing it")
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    def running(self) -> AbstractAsyncContextManager[None]:
         """See AccountStore. Begins when the first attempt to connect has succeeded or failed."""
-        async with self._connection.running(self._load, self._receive):
-            yield
+        return self._connection.running(self._load, self._receive)
 
     # The view.
 

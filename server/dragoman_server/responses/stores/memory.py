@@ -2,8 +2,8 @@
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from collections.abc import Collection
+from contextlib import AbstractAsyncContextManager, nullcontext
 from itertools import islice, takewhile
 
 import anyio.lowlevel
@@ -60,9 +60,8 @@ class MemoryResponseStore:
         self._steps = 0
         self.bytes = 0
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        yield
+    def running(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
 
     async def put(self, response: StoredResponse) -> bool:
         if await off_loop(response.size_without_items, lambda: response.size) > self._limits.max_bytes:

@@ -7,8 +7,8 @@ break the counts: nothing here has a time to live, and each write drops what has
 Needs the extra `dragoman[valkey]`.
 """
 
-from collections.abc import AsyncIterator, Collection, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Iterable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import anyio
@@ -295,11 +295,9 @@ class ValkeyResponseStore:
         self._connection = ValkeyConnection(url, "the response store", ResponseStoreError)
         self._limits = limits
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    def running(self) -> AbstractAsyncContextManager[None]:
         """See ResponseStore. Begins when the first attempt to connect has succeeded or failed."""
-        async with self._connection.running():
-            yield
+        return self._connection.running()
 
     async def put(self, response: StoredResponse) -> bool:
         return await self._put(response, PUT_S)

@@ -1,8 +1,8 @@
 """A usage store in the memory of one process. Its rows are lost when the process ends."""
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.usage.stores.base import (
@@ -29,9 +29,8 @@ class MemoryUsageStore:
         self._keys: dict[str, KeyUse] = {}
         self._oldest = 0
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        yield
+    def running(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
 
     async def add(self, batch: UsageBatch) -> None:
         rows = self._rows

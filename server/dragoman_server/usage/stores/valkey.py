@@ -6,8 +6,8 @@ answer was lost can be sent again.
 Needs the extra `dragoman[valkey]`.
 """
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 
 import msgspec
 from msgspec.structs import astuple
@@ -87,11 +87,9 @@ class ValkeyUsageStore:
     def __init__(self, url: str) -> None:
         self._connection = ValkeyConnection(url, "the usage store", UsageStoreError)
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    def running(self) -> AbstractAsyncContextManager[None]:
         """See UsageStore. Begins when the first attempt to connect has succeeded or failed."""
-        async with self._connection.running():
-            yield
+        return self._connection.running()
 
     async def add(self, batch: UsageBatch) -> None:
         hours = sorted({labels.hour for labels in batch.rows})
