@@ -317,12 +317,10 @@ class Application(BackgroundTaskGroup):
         The server's own settings, such as where it listens, have no effect, nor have the settings of stores: see
         with_settings_of_the_start(). Raises ValueError for settings that cannot be used; then nothing changes.
         """
-        if self._tasks is None:
-            raise RuntimeError("the application is not running")
-        before = self._served
+        tasks, before = self.tasks, self._served
         gateway = Gateway(settings, protocols=before.gateway.protocols, previous=before.gateway)
         served = _ConfiguredApp(gateway, self)
-        await self._tasks.start(self._run, served)
+        await tasks.start(self._run, served)
         before, self._served = self._served, served
         before.replaced = True
         # They may have come with a key that is none any more. Each goes on where it was if it has the right one.
@@ -375,8 +373,7 @@ class Application(BackgroundTaskGroup):
     async def lifespan(self) -> AsyncIterator[None]:
         """Serve requests inside of this block: upstream connections live as long as it does."""
         async with self._served.gateway.open(), self.running():
-            assert self._tasks is not None
-            await self._tasks.start(self._run, self._served)
+            await self.tasks.start(self._run, self._served)
             yield
 
     async def _run(self, served: _ConfiguredApp, *, task_status: TaskStatus[None]) -> None:

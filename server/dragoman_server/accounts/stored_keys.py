@@ -158,8 +158,7 @@ class StoredKeys(BackgroundTaskGroup):
         """Follow the changes of others inside of this block."""
         await self._refresh_or_log()
         async with super().running():
-            assert self._tasks is not None
-            self._tasks.start_soon(self._refresh_often)
+            self.tasks.start_soon(self._refresh_often)
             yield
 
     async def _refresh_often(self) -> None:

@@ -94,8 +94,7 @@ class _EventServer(BackgroundTaskGroup):
 
     def start(self, listener: SocketListener) -> None:
         """Serve all connections. Use it inside of running()."""
-        assert self._tasks is not None
-        self._tasks.start_soon(listener.serve, self.serve)
+        self.tasks.start_soon(listener.serve, self.serve)
 
     async def serve(self, stream: SocketStream) -> None:
         """Serve one connection, until the reader ends it."""

@@ -12,6 +12,13 @@ class BackgroundTaskGroup:
 
     _tasks: TaskGroup | None = None
 
+    @property
+    def tasks(self) -> TaskGroup:
+        """The task group. RuntimeError outside of running()."""
+        if self._tasks is None:
+            raise RuntimeError(f"{type(self).__name__} is used outside of its running() block")
+        return self._tasks
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Keep the task group open. The tasks end with the block; an exception of the block is raised unwrapped."""

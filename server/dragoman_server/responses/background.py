@@ -324,8 +324,7 @@ class BackgroundResponses(BackgroundTaskGroup):
     async def running(self) -> AsyncIterator[None]:
         """See BackgroundTaskGroup. At the end, responses that are not complete become failed."""
         async with self.followers.running(), super().running():
-            assert self._tasks is not None
-            self._tasks.start_soon(self._watch)
+            self.tasks.start_soon(self._watch)
             yield
 
     async def ended(self, holder: object = None) -> None:
@@ -374,9 +373,7 @@ class BackgroundResponses(BackgroundTaskGroup):
 
     def run(self, made: BackgroundResponse, serve: Callable[[], Awaitable[None]]) -> None:
         """Make a response. serve: sends its request, with the response as its channel."""
-        if self._tasks is None:
-            raise RuntimeError("the gateway has ended")
-        self._tasks.start_soon(self._run, made, serve)
+        self.tasks.start_soon(self._run, made, serve)
 
     async def _run(self, made: BackgroundResponse, serve: Callable[[], Awaitable[None]]) -> None:
         try:

@@ -253,8 +253,7 @@ class UpstreamClient(BackgroundTaskGroup):
     async def running(self) -> AsyncIterator[None]:
         async with super().running():
             if isinstance(self._direct, Http1Transport):
-                assert self._tasks is not None
-                self._tasks.start_soon(self._direct.pool.close_expired)
+                self.tasks.start_soon(self._direct.pool.close_expired)
             yield
 
     async def keep_only(self, urls: Iterable[str], proxies: Collection[str]) -> None:

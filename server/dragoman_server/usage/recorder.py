@@ -146,8 +146,7 @@ class UsageRecorder(BackgroundTaskGroup):
                 _log.warning("usage is counted in memory only, and lost when the gateway ends: %s", error)
                 self._store = MemoryUsageStore()
             await stack.enter_async_context(super().running())
-            assert self._tasks is not None
-            self._tasks.start_soon(self._write_often)
+            self.tasks.start_soon(self._write_often)
             try:
                 yield
             finally:
