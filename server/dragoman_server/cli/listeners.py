@@ -166,5 +166,5 @@ def _command(directory: Path) -> str:
         kept.append(word)
     if kept:
         kept[0] = Path(kept[0]).name
-    command = printable(" ".join(kept))
+    command = printable(" ".join(kept), "?")
     return command[:_MAX_COMMAND_LENGTH] or (directory / "comm").read_text().strip()

@@ -26,7 +26,7 @@ from dragoman_server.cli.options import (
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.platform.state_directory import state_directory
 from dragoman_server.settings import ClientKey, ServerSettings, Settings
-from dragoman_server.settings.problems import ConfigError
+from dragoman_server.settings.problems import ConfigError, printable
 
 if TYPE_CHECKING:
     from dragoman_server.usage.stores.base import UsageStore
@@ -180,7 +180,7 @@ def _table(found: Mapping[str, Any]) -> Iterator[str]:
     by: Sequence[str] = found["by"]
     lines = [[*by, *_SHOWN.values()]]
     for row in found["rows"]:
-        lines.append([*[_plain(row[name]) or "-" for name in by], *_figures(row)])
+        lines.append([*[printable(row[name]) or "-" for name in by], *_figures(row)])
     if by:
         lines.append([*["total", *[""] * (len(by) - 1)], *_figures(found["total"])])
     else:
@@ -194,11 +194,6 @@ def _table(found: Mapping[str, Any]) -> Iterator[str]:
         yield "  ".join(cells).rstrip()
     if unpriced := found["total"]["unpriced"]:
         yield f"{unpriced} requests are without a price, and not in the cost: docs/usage.md#prices"
-
-
-def _plain(text: str) -> str:
-    """Return a name for a terminal: it may come from a client."""
-    return text if text.isprintable() else ascii(text)[1:-1]
 
 
 def _figures(counts: Mapping[str, Any]) -> list[str]:

@@ -258,5 +258,5 @@ def _unknown(settings: Settings, model: str, listed: ListedModels) -> UnknownMod
 
 def _short(text: str) -> str:
     """Return a name from outside so that it can be in a message."""
-    visible = printable(text[:100])
+    visible = printable(text[:100], "?")
     return visible if len(text) <= 100 else visible + "..."

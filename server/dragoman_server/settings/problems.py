@@ -42,9 +42,14 @@ def quote_value(value: object) -> str:
         return "this integer"
 
 
-def printable(text: str, instead: str = "?") -> str:
-    """Return a text from outside, with `instead` for each character that could control a terminal or forge a line."""
-    return "".join(char if char.isprintable() else instead for char in text)
+def printable(text: str, instead: str | None = None) -> str:
+    """Return a text from outside without characters that could control a terminal, or change or forge a line.
+
+    instead: what each becomes, by default its escape.
+    """
+    if text.isprintable():
+        return text
+    return "".join([c if c.isprintable() else ascii(c)[1:-1] if instead is None else instead for c in text])
 
 
 _TYPE_NAMES = {

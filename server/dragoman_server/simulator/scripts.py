@@ -436,7 +436,7 @@ def model_of(name: str) -> tuple[SimulatedModel, float]:
     plain, at, number = name.removeprefix(_PREFIX).partition("@")
     model = MODELS.get(plain)
     if model is None:
-        message = f'the simulator has no model "{printable(plain[:100])}"{did_you_mean(plain, MODELS)}'
+        message = f'the simulator has no model "{printable(plain[:100], "?")}"{did_you_mean(plain, MODELS)}'
         raise RequestRefused(message, status=404, code="model_not_found", path="/model")
     if not at:
         return model, model.default

@@ -27,10 +27,10 @@ from dragoman_server.cli.top.tables import (
     chosen,
     fit,
     in_order,
-    printable,
     rate_lines,
     request_lines,
 )
+from dragoman_server.settings.problems import printable
 
 # However many events come, the screen changes a few times a second.
 _REFRESH_S = 0.2

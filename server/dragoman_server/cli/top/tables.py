@@ -14,6 +14,7 @@ from dragoman_server.cli.top.state import (
     TopState,
     mean,
 )
+from dragoman_server.settings.problems import printable
 
 Row = TypeVar("Row", bound=RequestRow | AccountRow)
 
@@ -56,13 +57,6 @@ def count_text(count: float) -> str:
             return f"{count:.1f}{unit}" if unit and count < 99.95 else f"{count:.0f}{unit}"
         count /= 1000
     return f"{count:.0f}T"
-
-
-def printable(text: str) -> str:
-    """Return a text from outside with its control characters, and those that change a line's direction, as escapes."""
-    if text.isprintable():
-        return text
-    return "".join([each if each.isprintable() else ascii(each)[1:-1] for each in text])
 
 
 def _time_text(at: float) -> str:
