@@ -89,6 +89,11 @@ class ContentBlockReader(msgspec.Struct):
     _pending_call: int = -1  # a call with incomplete arguments, whose end depends on the stop reason
     _queries: dict[str, str] = {}  # by the id of the search
 
+    @property
+    def has_begun(self) -> bool:
+        """True if a block has begun."""
+        return bool(self.open or self._next)
+
     def start(self, index: int, native: JSON) -> list[Event]:
         """Return the events of content_block_start, with the content that the block has already."""
         if type(native) is not dict or type(native.get("type")) is not str:

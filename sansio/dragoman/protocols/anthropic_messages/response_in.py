@@ -43,6 +43,7 @@ class MessagesReader:
         self._same_protocol = context.request.protocol == NAME
         self._started = False
         self._ended = False
+        self._id = ""
         self._stop: events.Stopped | None = None
         self._usage = UsageReader(ledger, self._same_protocol)
 
@@ -94,9 +95,13 @@ class MessagesReader:
     # --- events of the stream -----------------------------------------------------------------------------
 
     def _message_start(self, value: JSONObject) -> Sequence[Event]:
-        if self._started:  # some proxies repeat it
-            return ()
         message = value.get("message")
+        if self._started:
+            # Some proxies repeat it. Others begin anew when their upstream has broken off (vercel/ai's fixture
+            # spliced-message-start, read in November 2026): what has been sent cannot be taken back.
+            if self._blocks.has_begun and text_or_empty(object_or_empty(message).get("id")) != self._id:
+                raise unreadable_response("another response begins before it has ended")
+            return ()
         if type(message) is not dict:
             raise unreadable_response("message_start has no message")
         note_unread(value, _EVENT, "", self._ledger)
@@ -108,9 +113,8 @@ class MessagesReader:
         usage = object_or_empty(message.get("usage"))
         model = self._blocks.model = text_or_empty(message.get("model"))
         counted = self._usage.read(usage) if usage else None
-        started = events.Started(
-            text_or_empty(message.get("id")), model, service_tier=self._tier(usage), usage=counted
-        )
+        self._id = text_or_empty(message.get("id"))
+        started = events.Started(self._id, model, service_tier=self._tier(usage), usage=counted)
         out: list[Event] = [started] if counted is None else [started, counted]
         content = message.get("content", [])
         if type(content) is not list:
