@@ -10,17 +10,19 @@ Needs the extra `dragoman[valkey]`.
 """
 
 import hashlib
+import logging
 import random
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import cache
 from typing import Any
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute, UNIXSocketStream
 from coredis.connection import BaseConnection, TCPLocation, UnixDomainSocketLocation
-from coredis.exceptions import NoScriptError
+from coredis.exceptions import NoScriptError, ResponseError
 
 from dragoman_server.valkey.url import ValkeyURL, parse_valkey_url
 
@@ -33,6 +35,11 @@ _PING_S = 2.0
 # Between attempts to connect; each failure doubles it.
 _PAUSE_S = 0.05
 _MAX_PAUSE_S = 2.0
+
+# Seconds by which the clocks of gateways may differ: what they store has times, of which each uses the others'.
+_MAX_SKEW_S = 2.0
+
+_log = logging.getLogger("dragoman.server")
 
 # Called with a connection before it is used, and with each message of the server.
 Prepare = Callable[[BaseConnection], Awaitable[None]]
@@ -129,12 +136,23 @@ class ValkeyConnection:
                 await tasks.start(connection.run)
                 if prepare is not None:
                     await prepare(connection)
+                await self._compare_clocks(connection)
             self._connection, self._uses = connection, tasks.cancel_scope
             tried.set()
             tasks.start_soon(_ping, connection)
             async for message in connection.push_messages:
                 if receive is not None:
                     receive(message)
+
+    async def _compare_clocks(self, connection: BaseConnection) -> None:
+        """Warn if the clock of this machine is not that of the server, which is the same for all gateways."""
+        with suppress(ResponseError):  # the user may not ask for it
+            found: Any = await connection.create_request(b"TIME")
+            ahead_s = time.time() - int(found[0]) - int(found[1]) / 1e6
+            if abs(ahead_s) > _MAX_SKEW_S:
+                order = "ahead of" if ahead_s > 0 else "behind"
+                text = "%s: the clock of this machine is %.0f s %s that of the server; those of gateways must agree"
+                _log.warning(text, self.name, abs(ahead_s), order)
 
 
 async def evaluate(

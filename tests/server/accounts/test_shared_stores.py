@@ -3,6 +3,7 @@
 On both backends, with a real file and a real server.
 """
 
+import logging
 import socket
 import sqlite3
 import stat
@@ -11,7 +12,9 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import anyio
 import msgspec
@@ -471,6 +474,34 @@ async def test_a_connection_that_the_server_closes_is_the_reason_of_the_error(
             with pytest.raises(AccountStoreError, match="Connection lost"):
                 await reserve(store, A)
         tasks.cancel_scope.cancel()
+
+
+def ahead_of(clock: Callable[[], float], by_s: float) -> float:
+    return clock() + by_s
+
+
+@one_backend
+async def test_a_clock_that_is_not_the_servers_is_one_line(
+    server: ValkeyServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logging.getLogger("dragoman"), "propagate", True)
+    for ahead_s, lines in ((0, []), (300, ["300 s ahead of"]), (-7200, ["7200 s behind"])):
+        caplog.clear()
+        clock = SimpleNamespace(time=partial(ahead_of, time.time, ahead_s))
+        with monkeypatch.context() as patch:
+            patch.setattr("dragoman_server.valkey.connection.time", clock)
+            async with ValkeyAccountStore(server.url).running():
+                pass
+        found = [each.message for each in caplog.records]
+        assert [line.partition("this machine is ")[2].partition(" that of")[0] for line in found] == lines
+
+
+@one_backend
+async def test_a_user_who_may_not_ask_for_the_time_has_a_store(server: ValkeyServer) -> None:
+    server.command("ACL", "SETUSER", "some", "on", ">word", "~*", "&*", "+@all", "-time")
+    store = ValkeyAccountStore(server.url.replace("://", "://some:word@"))
+    async with store.running():
+        assert await reserve(store, A) == "up/a"
 
 
 async def test_scripts_that_the_server_has_lost_are_sent_again(server: ValkeyServer) -> None:
