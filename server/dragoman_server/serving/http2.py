@@ -22,7 +22,7 @@ from h2.exceptions import DenialOfServiceError, ProtocolError
 from starlette.types import Message, Receive, Scope, Send
 
 from dragoman import RequestRefused
-from dragoman_server.platform.changes import Changes
+from dragoman_server.platform.changes import Changes, Flag
 from dragoman_server.serving.asgi_stream import HTTPStream
 from dragoman_server.serving.http1_response import date_header
 from dragoman_server.serving.http2_connection import HTTP2Connection
@@ -99,7 +99,7 @@ class HTTP2:
         # 5.3.2 has deprecated them.
         self._ready: dict[int, None] = {}
         self._buffered = 0  # bytes in the buffers of all streams
-        self._has_work = anyio.Event()
+        self._has_work = Flag()
         self._stopping = False  # new requests are refused, open ones are finished
         self._ending = False  # nothing more is read; framed bytes are written, then the connection ends
         self._closed = False  # it has ended
@@ -401,7 +401,7 @@ class HTTP2:
                 return
             else:
                 await self._has_work.wait()
-                self._has_work = anyio.Event()
+                self._has_work.is_set = False
 
     def _next_frames(self) -> bytes:
         room = _WRITE_SIZE
