@@ -4,10 +4,12 @@
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import rows
 from core.chop import PROPERTY, cut_at, places
 from core.events import STARTED, start_of
 from core.toy_protocol import ToyReader, context_of, frame_of, toy
@@ -32,109 +34,30 @@ from dragoman.codec import ProtocolSpec
 
 HINT = DeltaTemplate(b"text", number=b"n", padding=b"pad")
 
-# A frame and the text it was read as; then other frames and what the fast path makes of them, None for nothing.
-SHAPES: dict[str, tuple[bytes, list[tuple[bytes, str | None]]]] = {
-    "plain": (
-        b'data: {"i":1,"text":"a","x":null}',
-        [
-            (b'data: {"i":1,"text":"b","x":null}', "b"),
-            (b'data: {"i":1,"text":"\\"\\u00e9\\n","x":null}', '"é\n'),
-            ('data: {"i":1,"text":"😀","x":null}'.encode(), "😀"),
-            (b'data: {"i":1,"text":"","x":null}', None),
-            (b'data: {"i":2,"text":"b","x":null}', None),
-            (b'data: {"i":1,"text":"b","x":true}', None),
-            (b'data: {"i":1,"text":"b"}', None),
-            (b'data: {"i":1,"text":"b","text":"c","x":null}', None),
-            (b'data: {"i":1,"text":"b" ,"x":null}', None),
-            (b'data: {"i":1,"text":null,"x":null}', None),
-            (b'data: {"i":1,"text":"b\xff","x":null}', None),
-            (b'data: {"i":1,"text":"\\ud83d","x":null}', None),
-            (b'data: {"i":1,"text":"b\n","x":null}', None),
-            (b'data: {"i":1,"text":\n"b","x":null}', None),
-            (b'data: {"i":1,"text":"b\\","x":null}', None),
-            (b'data: {"i":1,"text":","x":null}', None),
-            (b'data: {"i":1,"text', None),
-            (b'data: {"i":1,"text":"', None),
-            (b'data: {"i":1,"text":"b', None),
-            (b'data: {"i":1,"text":"b"', None),
-            (b'data: {"i":1,"text":"b"\ndata: ,"x":null}', None),
-            (b"", None),
-        ],
-    ),
-    "with an event line": (b'event: e\ndata: {"text":"a"}', [(b'event: e\ndata: {"text":"b"}', "b"), (b'event: f\ndata: {"text":"b"}', None)]),
-    "a blank after the colon": (b'data: {"text": "a"}', [(b'data: {"text": "b"}', "b"), (b'data: {"text":"b"}', None)]),
-    "brackets at the end": (
-        b'data: {"d":[{"text":"a"}] }',
-        [
-            (b'data: {"d":[{"text":"b"}] }', "b"),
-            (b'data: {"d":[{"text":"b"}]}', "b"),
-            (b'data: {"d":[{"text":"b" } ]   }', "b"),
-            (b'data: {"d":[{"text":"b"}]}}', None),
-            (b'data: {"d":[{"text":"b"}\n]}', None),
-            (b'data: {"d":[{"text":"b"}]', None),
-            (b'data: {"d":[{"text":"b}]}', None),
-            (b'data: {"d":[{"text":"', None),
-        ],
-    ),
-    "a counter": (
-        b'data: {"n":7,"o":0,"text":"a","x":1}',
-        [
-            (b'data: {"n":8,"o":0,"text":"b","x":1}', "b"),
-            (b'data: {"n":12345,"o":0,"text":"b","x":1}', "b"),
-            (b'data: {"n":0,"o":0,"text":"b","x":1}', "b"),
-            (b'data: {"n":08,"o":0,"text":"b","x":1}', None),
-            (b'data: {"n":,"o":0,"text":"b","x":1}', None),
-            (b'data: {"n":7,"o":0,"text":"b","x":1}', "b"),
-            (b'data: {"n":9007199254740993,"o":0,"text":"b","x":1}', "b"),
-            (b'data: {"n":12345678901234567,"o":0,"text":"b","x":1}', None),
-            (b'data: {"n":-8,"o":0,"text":"b","x":1}', None),
-            (b'data: {"n":-1,"o":0,"text":"b","x":1}', None),
-            (b'data: {"n":8.5,"o":0,"text":"b","x":1}', None),
-            (b'data: {"n":8,"o":1,"text":"b","x":1}', None),
-            (b'data: {"n":8', None),
-        ],
-    ),
-    "a counter between percent signs": (
-        b'data: {"i":"%d","n":7,"o":"%s%%","text":"a","x":"%b"}',
-        [
-            (b'data: {"i":"%d","n":8,"o":"%s%%","text":"b","x":"%b"}', "b"),
-            (b'data: {"i":"%d","n":1,"o":"%s%%","text":"%","x":"%b"}', "%"),
-            (b'data: {"i":"%d","n":8,"o":"%s%","text":"b","x":"%b"}', None),
-        ],
-    ),
-    "padding": (
-        b'data: {"text":"a","x":1,"pad":"Zk9"}',
-        [
-            (b'data: {"text":"b","x":1,"pad":""}', "b"),
-            (b'data: {"text":"b","x":1,"pad":"aB3dE"}', "b"),
-            (b'data: {"text":"b","x":1,"pad":"a,b"}', None),
-            (b'data: {"text":"b","x":1,"pad":"a\\""}', None),
-            (b'data: {"text":"b","x":2,"pad":"a"}', None),
-            (b'data: {"text":"b","x":1,"pad":"a"} ', None),
-            (b'data: {"text":"b","x":1,"pad":"}', None),
-            (b'data: {"text":"b","x":1,"pad":"c","x":1,"pad":"d"}', None),
-        ],
-    ),
-    "counter and padding": (b'data: {"n":1,"text":"a","pad":"x"}]', [(b'data: {"n":2,"text":"b","pad":"yz"}]', "b")]),
-    "the key of something else than a text": (
-        b'data: {"text":"a","l":{"text":[]},"m":{"text":null}}',
-        [(b'data: {"text":"b","l":{"text":[]},"m":{"text":null}}', "b")],
-    ),
-    "the key as a value": (b'data: {"k":"text","text":"a","v":"\\"text\\":\\"a\\""}', [(b'data: {"k":"text","text":"b","v":"\\"text\\":\\"a\\""}', "b")]),
-}  # fmt: skip
 
+def test_shapes() -> None:
+    """Other frames come between those that have the shape, so that each is met in the middle of a run; and at the end of one."""
+    learned = b""
 
-@pytest.mark.parametrize(("frame", "others"), SHAPES.values(), ids=SHAPES)
-def test_shapes(frame: bytes, others: list[tuple[bytes, str | None]]) -> None:
-    extract = build_extractor(frame, HINT, "a")
-    for other, text in others:
-        # Between frames that have the shape, so that each is met in the middle of a run; and at the end of one.
-        before, run = joined(frame), joined(frame, other, frame)
+    def output_of(lines: list[str]) -> list[str]:
+        nonlocal learned
+        [line] = lines
+        written = line.replace("⏎", "\n").replace("␠", " ").removeprefix("nothing")
+        other = written.encode().replace("␘".encode(), b"\xff")
+        if line.startswith("learn "):
+            learned = other.removeprefix(b"learn ")
+            return ["learned" if build_extractor(learned, HINT, "a") else "none"]
+        extract = build_extractor(learned, HINT, "a")
+        assert extract is not None
+        before, run = joined(learned), joined(learned, other, learned)
+        [text] = extract(joined(other), 0)[0] or [None]
         found = extract(run, 0)
-        assert found == (["a"], len(before)) if text is None else (["a", text, "a"], len(run)), other
+        assert found == ((["a"], len(before)) if text is None else (["a", text, "a"], len(run))), line
         found = extract(run, len(before))
-        assert found == ([], len(before)) if text is None else ([text, "a"], len(run)), other
-        assert extract(joined(other), 0)[0] == ([] if text is None else [text]), other
+        assert found == (([], len(before)) if text is None else ([text, "a"], len(run))), line
+        return ["none"] if text is None else [json.dumps(text, ensure_ascii=False)]
+
+    rows.check(Path(__file__).with_name("shapes.txt"), output_of)
 
 
 def joined(*raw_events: bytes) -> bytes:
