@@ -56,16 +56,18 @@ class Store(MemoryAccountStore):
         return await super().apply(operation)
 
 
-def app_of(store: MemoryAccountStore, settings: Settings | None = None) -> Application:
+@asynccontextmanager
+async def serving(store: MemoryAccountStore, settings: Settings | None = None) -> AsyncIterator[Application]:
     upstreams = FakeUpstreams(*[WHOLE_RESPONSES[CHAT]] * 99)
-    return Application(Gateway(settings or settings_of(), upstreams, accounts=store))
+    app = Application(Gateway(settings or settings_of(), upstreams, accounts=store))
+    async with app.lifespan():
+        yield app
 
 
 @asynccontextmanager
 async def gateways(store: MemoryAccountStore) -> AsyncIterator[tuple[Application, Application]]:
     """Two that share a store."""
-    one, other = app_of(store), app_of(store)
-    async with one.lifespan(), other.lifespan():
+    async with serving(store) as one, serving(store) as other:
         yield one, other
 
 
@@ -118,12 +120,10 @@ async def test_the_life_of_a_key_over_two_gateways() -> None:
 @pytest.mark.promise("S2")
 async def test_keys_outlive_the_process_and_only_their_hashes_are_kept() -> None:
     store = MemoryAccountStore()
-    app = app_of(store)
-    async with app.lifespan():
+    async with serving(store) as app:
         key = (await admin(app, "POST", "", {"name": "ci", "models": ["up/*"], "budget": None}, 201))["key"]
     assert "drk_" not in str(store.key_tables())
-    app = app_of(store)
-    async with app.lifespan():
+    async with serving(store) as app:
         expected = [200] + [401] * 4
         assert [await status_of(app, each) for each in (key, key[:-1], key + "a", "drk_", "ci")] == expected
         assert await status_of(app, store.key_tables()["ci"]) == 401
@@ -134,14 +134,12 @@ async def test_an_empty_store_opens_nothing(caplog: pytest.LogCaptureFixture) ->
     settings = replace(settings_of(), client_keys=())
     for store in (MemoryAccountStore(), broken := Store()):
         broken.fails = ReadKeyTables
-        app = app_of(store, settings)
-        async with app.lifespan():
+        async with serving(store, settings) as app:
             client = await call(app, PATHS[CHAT], request_body(CHAT), "POST", {})
             assert client.status == 401, "no key was sent"
             assert await status_of(app, "drk_x") == (503 if store is broken else 401)
     store = MemoryAccountStore()
-    app = app_of(store, settings)
-    async with app.lifespan():
+    async with serving(store, settings) as app:
         key = (await admin(app, "POST", "", {"name": "ci"}, 201))["key"]
         assert await status_of(app, key) == 200
         store._key_tables.clear()  # as of a server that has lost its memory
@@ -155,8 +153,7 @@ async def test_a_store_that_fails_changes_nothing_and_the_known_keys_stay(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = Store()
-    app = app_of(store)
-    async with app.lifespan():
+    async with serving(store) as app:
         key = (await admin(app, "POST", "", {"name": "ci"}, 201))["key"]
         store.fails = WriteKeyTable
         error = (await admin(app, "DELETE", "/ci", status=503))["error"]
@@ -199,15 +196,15 @@ async def test_two_processes_that_change_one_key_do_it_one_after_the_other() -> 
 async def test_a_key_has_a_budget_where_the_package_has_prices() -> None:
     settings = settings_of()
     hosted = UpstreamSettings.of(name="openai", protocol=CHAT, base_url="https://api.openai.com/v1")
-    app = app_of(MemoryAccountStore(), replace(settings, upstreams=(*settings.upstreams, hosted)))
-    async with app.lifespan():
+    async with serving(
+        MemoryAccountStore(), replace(settings, upstreams=(*settings.upstreams, hosted))
+    ) as app:
         await admin(app, "POST", "", {"name": "ci", "budget": 5}, 201)
 
 
 async def test_a_store_has_a_largest_number_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_keys, "MAX_STORED_KEYS", 1)
-    app = app_of(MemoryAccountStore())
-    async with app.lifespan():
+    async with serving(MemoryAccountStore()) as app:
         await admin(app, "POST", "", {"name": "a"}, 201)
         error = (await admin(app, "POST", "", {"name": "b"}, 409))["error"]
         assert "there are 1 client keys: revoke some first" in error["message"]
@@ -233,8 +230,7 @@ async def test_a_key_that_was_made_is_shown_whatever_the_stores_do_next(
 
     for FailsNext.after in (ReadKeyTables, Operation):
         store = FailsNext()
-        app = app_of(store)
-        async with app.lifespan():
+        async with serving(store) as app:
             made = await admin(app, "POST", "", {"name": "ci", "group": "team"}, 201)
             assert (made["name"], made["state"], made["group"]) == ("ci", "active", "team")
             store.fails = None
@@ -243,8 +239,7 @@ async def test_a_key_that_was_made_is_shown_whatever_the_stores_do_next(
 
 
 async def test_a_group_that_a_reload_has_removed_closes_its_keys(caplog: pytest.LogCaptureFixture) -> None:
-    app = app_of(MemoryAccountStore())
-    async with app.lifespan():
+    async with serving(MemoryAccountStore()) as app:
         key = (await admin(app, "POST", "", {"name": "ci", "group": "team"}, 201))["key"]
         await app.reload(settings_of(groups={}))
         client = await call(app, PATHS[CHAT], request_body(CHAT), "POST", {"x-api-key": key})
@@ -269,8 +264,7 @@ async def test_a_group_that_a_reload_has_removed_closes_its_keys(caplog: pytest.
 async def test_a_key_of_the_configuration_comes_before_one_in_the_store(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    app = app_of(MemoryAccountStore())
-    async with app.lifespan():
+    async with serving(MemoryAccountStore()) as app:
         key = (await admin(app, "POST", "", {"name": "ci"}, 201))["key"]
         await app.reload(settings_of(keys={"ci": {"disabled": True}}))
         assert await status_of(app, key) == 401
@@ -301,8 +295,7 @@ def test_bad_input_is_refused_with_its_place_and_changes_nothing() -> None:
 
     async def refused(lines: list[str]) -> list[str]:
         method, path, body = f"{lines[0]} ".replace("LONG", "a" * 1_000_000).replace("⏎", "\n").split(" ", 2)
-        app = app_of(store)
-        async with app.lifespan():
+        async with serving(store) as app:
             if not store.key_tables():
                 await admin(app, "POST", "", {"name": "made"}, 201)
             before = store.key_tables()
@@ -314,8 +307,7 @@ def test_bad_input_is_refused_with_its_place_and_changes_nothing() -> None:
 
 
 async def test_without_the_setting_the_error_says_what_is_needed() -> None:
-    app = app_of(MemoryAccountStore(), settings_of(stored_keys=False))
-    async with app.lifespan():
+    async with serving(MemoryAccountStore(), settings_of(stored_keys=False)) as app:
         for method, path in (("POST", ""), ("POST", "/filed/disable"), ("DELETE", "/filed")):
             error = (await admin(app, method, path, {"name": "ci"}, 409))["error"]
             assert "set server.stored_keys = true, and account_store to sqlite or valkey" in error["message"]
@@ -350,9 +342,9 @@ async def test_each_change_is_in_the_audit_log_and_no_key_is(
 ) -> None:
     file = tmp_path / "audit.jsonl"
     prices = [Price(model="*", input=1, output=1)]
-    app = app_of(MemoryAccountStore(), settings_of(audit_log=str(file), prices=prices))
+    settings = settings_of(audit_log=str(file), prices=prices)
     with caplog.at_level(logging.DEBUG):
-        async with app.lifespan():
+        async with serving(MemoryAccountStore(), settings) as app:
             made = await admin(app, "POST", "", {"name": "ci", "group": "team", "budget": 5}, 201)
             rotated = await admin(app, "POST", "/ci/rotate", {})
             for method, path in (("POST", "/ci/disable"), ("POST", "/ci/enable"), ("DELETE", "/ci")):
@@ -384,7 +376,6 @@ async def test_each_change_is_in_the_audit_log_and_no_key_is(
 async def test_a_full_disk_costs_the_line_and_not_the_change(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = app_of(MemoryAccountStore(), settings_of(audit_log=str(tmp_path)))  # a folder
-    async with app.lifespan():
+    async with serving(MemoryAccountStore(), settings_of(audit_log=str(tmp_path))) as app:  # a folder
         await admin(app, "POST", "", {"name": "ci"}, 201)
     assert "lacks a line: Is a directory" in caplog.text
