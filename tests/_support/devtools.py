@@ -77,6 +77,7 @@ class Chromium:
         self._listeners[session] = page.take
         for domain in ("Page", "Runtime", "Log"):
             page.call(f"{domain}.enable")
+        page.call("Performance.enable", {"timeDomain": "threadTicks"})  # CPU time
         page.look(width, height, dark=dark)
         page.go(url)
         return page
@@ -170,6 +171,11 @@ class Page:
             )
             time.sleep(0.05)
         return value
+
+    def cpu_s(self) -> float:
+        """Return the CPU time that the page has taken so far, in seconds."""
+        metrics = self.call("Performance.getMetrics")["metrics"]
+        return float(next(each["value"] for each in metrics if each["name"] == "TaskDuration"))
 
     def text(self) -> str:
         """Return the text that the page shows."""

@@ -19,6 +19,3 @@ window.fetch = (url, options) => {
   });
   return Promise.resolve(new Response(body, {status: 200}));
 };
-window.long = [];
-new PerformanceObserver((list) => window.long.push(...list.getEntries().map((each) => each.duration)))
-  .observe({type: 'longtask'});
