@@ -6,8 +6,8 @@ dies ends a connection, and its successor is found in the directory. Where there
 
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -46,19 +46,9 @@ class _Request(msgspec.Struct, frozen=True):
     wanted: EventFilter
 
 
-@contextmanager
-def feed_directory() -> Iterator[Callable[[int], None]]:
-    """Let the workers that are started inside of this block find each other. Raises OSError.
-
-    Return what to call with the id of one that has ended.
-    """
-    with shared_directory(_DIRECTORY_PREFIX, DIRECTORY_VARIABLE) as directory:
-
-        def ended(pid: int) -> None:
-            for socket in directory.glob(f"{pid:x}-*"):
-                socket.unlink(missing_ok=True)
-
-        yield ended
+def feed_directory() -> AbstractContextManager[Callable[[int], None]]:
+    """Let the workers that are started inside of this block find each other. See shared_directory()."""
+    return shared_directory(_DIRECTORY_PREFIX, DIRECTORY_VARIABLE, lambda pid: f"{pid:x}-*")
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -11,12 +11,16 @@ _IN_MEMORY = "/dev/shm"
 
 
 @contextmanager
-def shared_directory(prefix: str, variable: str) -> Iterator[Path]:
+def shared_directory(
+    prefix: str, variable: str, files_of: Callable[[int], str]
+) -> Iterator[Callable[[int], None]]:
     """Make a directory for this process and those that are started inside of this block.
 
     They find it in the environment variable. Only this user can enter it. Raises OSError if there is no place for it.
+    Yield what to call with the id of a process that has ended: its files are removed.
 
     prefix: of its name. Directories with this prefix that gateways have left behind are removed.
+    files_of: returns the pattern of the files of a process that are of no use without it.
     """
     before = os.environ.get(variable)
     # In memory where that is possible: a write to a mapped file on a full disk ends the process.
@@ -25,8 +29,14 @@ def shared_directory(prefix: str, variable: str) -> Iterator[Path]:
     _remove_left_behind(place, prefix)
     with _locked_directory(place, prefix) as directory:
         os.environ[variable] = str(directory)
+
+        def remove_files(pid: int) -> None:
+            for file in directory.glob(files_of(pid)):
+                with suppress(OSError):
+                    file.unlink()
+
         try:
-            yield directory
+            yield remove_files
         finally:
             del os.environ[variable]
             if before is not None:

@@ -11,8 +11,8 @@ clients, and each metric has a largest number of label sets.
 
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -415,21 +415,11 @@ def _size(file: Path) -> int:
         return 0
 
 
-@contextmanager
-def metrics_directory(settings: Settings) -> Iterator[Callable[[int], None]]:
+def metrics_directory(settings: Settings) -> AbstractContextManager[Callable[[int], None]]:
     """Let the processes that are started inside of this block count together, if /metrics is on.
 
-    Return what to call with the id of one that has ended. Raises OSError if there is no place for temporary files.
+    See shared_directory(). Counters of a process that has ended stay, because sums must not become smaller.
     """
     if not exposes_metrics(settings):
-        yield lambda pid: None
-        return
-    with shared_directory(_DIRECTORY_PREFIX, _DIRECTORY_VARIABLE) as directory:
-        yield partial(_forget_gauges, directory)
-
-
-def _forget_gauges(directory: Path, pid: int) -> None:
-    """Remove the gauges of a process that has ended. Its counters stay, because sums must not become smaller."""
-    for file in directory.glob(f"gauge_live*_{pid}.db"):
-        with suppress(OSError):
-            file.unlink()
+        return nullcontext(lambda pid: None)
+    return shared_directory(_DIRECTORY_PREFIX, _DIRECTORY_VARIABLE, lambda pid: f"gauge_live*_{pid}.db")
