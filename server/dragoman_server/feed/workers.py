@@ -12,7 +12,7 @@ from pathlib import Path
 
 import anyio
 import msgspec
-from anyio.abc import SocketListener, SocketStream
+from anyio.abc import SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from dragoman_server.feed.events import MAX_BATCH_BYTES, EventBatch, EventFilter, KeptEvents
@@ -69,7 +69,7 @@ async def serving_workers(feed: Feed) -> AsyncIterator[None]:
     server = _EventServer(feed)
     try:
         async with listener, server.running():
-            server.start(listener)
+            server.tasks.start_soon(listener.serve, server.serve)
             yield
     finally:
         with suppress(FileNotFoundError):
@@ -81,10 +81,6 @@ class _EventServer(BackgroundTaskGroup):
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
-
-    def start(self, listener: SocketListener) -> None:
-        """Serve all connections. Use it inside of running()."""
-        self.tasks.start_soon(listener.serve, self.serve)
 
     async def serve(self, stream: SocketStream) -> None:
         """Serve one connection, until the reader ends it."""
@@ -122,11 +118,9 @@ def has_workers() -> bool:
 
 def other_workers(feed: Feed) -> dict[str, Path]:
     """Return the sockets of the other workers, by their names."""
-    directory = os.environ.get(DIRECTORY_VARIABLE)
-    if directory is None:
-        return {}
-    with suppress(OSError):
-        return {path.name: path for path in Path(directory).iterdir() if path.name != feed.name}
+    with suppress(KeyError, OSError):
+        directory = Path(os.environ[DIRECTORY_VARIABLE])
+        return {path.name: path for path in directory.iterdir() if path.name != feed.name}
     return {}
 
 
