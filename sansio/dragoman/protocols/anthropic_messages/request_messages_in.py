@@ -52,6 +52,7 @@ from dragoman.protocols.anthropic_messages.shapes import (
 from dragoman.protocols.anthropic_messages.tables import MARKED, NAME, SEARCH_ID_PREFIX, SOURCE_TYPES
 
 _FUNCTION = ToolKind.FUNCTION  # looking up a member of an Enum is slow
+_MODEL: JSONObject = {"type": "direct"}  # the `caller` of a tool, if it is the model itself: the default
 
 
 # Path and value of an effort in mid-conversation.
@@ -207,8 +208,9 @@ def _read_reasoning(block: JSONObject, path: str, context: ReadContext) -> Part:
 
 def _read_tool_use(block: JSONObject, path: str, context: ReadContext) -> Part:
     arguments = block.get("input")
-    if len(block) == 4 and type(arguments) is dict:
-        # A shortcut for nearly all calls: only type, id, name and input.
+    is_usual = len(block) == 4 or (len(block) == 5 and block.get("caller") == _MODEL)
+    if is_usual and type(arguments) is dict:
+        # A shortcut for nearly all calls: only type, id, name and input, and what has called the tool.
         call_id, name = block.get("id"), block.get("name")
         if type(call_id) is str and type(name) is str:
             text = encode_text(arguments) if arguments else "{}"

@@ -133,7 +133,8 @@ class ConversationReader(msgspec.Struct):
         """Append what the parts of the content at a path say. known: the paths of the first ones."""
         if len(parts) > len(known):
             known += tuple([f"{path}/parts/{index}" for index in range(len(known), len(parts))])
-        for part, at in zip(parts, known, strict=False):
+        for index, part in enumerate(parts):
+            at = known[index]
             if type(part) is not dict:
                 raise wrong_type(at, "a part", part)
             if len(part) == 1 and type(text := part.get("text")) is str:

@@ -378,8 +378,8 @@ def _read_part(part: JSON, path: str) -> Part:
         text = part.get("text")
         if type(text) is not str:
             raise CHECKS.wrong_type(f"{path}/text", STRING.name, text)
-        if len(part) == 2 or (len(part) == 3 and part.get("annotations") == []):
-            # The second shape is what servers send and clients return.
+        if len(part) == 2 or len(part) == 2 + (part.get("annotations") == []) + (part.get("logprobs") == []):
+            # The other shapes are what servers send and clients return.
             return Text(text, None, None, path, native=part)
         annotations = part.get("annotations") or None
         sources = read_citations(objects_in(annotations))
