@@ -96,7 +96,7 @@ class Members(dict[str, "Shape"]):
 
     def __init__(self, rows: Mapping[str, Shape], *, counters: bool = False) -> None:
         super().__init__({name: response_shape(row) for name, row in rows.items()})
-        self.taken = frozenset([name for name, row in rows.items() if row is None])
+        self.taken = taken_members(rows)
         self.counters = counters
 
 
@@ -134,6 +134,11 @@ def members(names: str, row: Shape = None) -> dict[str, Shape]:
     names: of the members, with spaces between them.
     """
     return dict.fromkeys(names.split(), row)
+
+
+def taken_members(shape: Mapping[str, Shape]) -> frozenset[str]:
+    """Return the names of the members that the reader takes, whatever their values are."""
+    return frozenset([name for name, row in shape.items() if row is None])
 
 
 # What hosts add to responses of any protocol for their own bookkeeping (seen in recorded responses, November 2026).

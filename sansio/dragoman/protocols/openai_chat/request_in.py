@@ -31,7 +31,7 @@ from dragoman._ir.request import (
     plain_text_of,
     split_data_uri,
 )
-from dragoman._ir.shape import OBJECT, STRING, Setting, Shape, read_members
+from dragoman._ir.shape import OBJECT, STRING, Setting, Shape, read_members, taken_members
 from dragoman._ir.tools import CacheMark
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.json import JSON, JSONObject, invalid_value, wrong_type
@@ -150,6 +150,9 @@ def _read_messages(items: JSON, signer: Signer) -> tuple[Message, ...]:
     return tuple(out)
 
 
+_TAKEN = taken_members(ASSISTANT_SHAPE)
+
+
 class _MessageReader(msgspec.Struct):
     """Reads messages in order. A result has no kind itself: it has the kind of the call with its id."""
 
@@ -175,9 +178,9 @@ class _MessageReader(msgspec.Struct):
                 )
             return Message("assistant", tuple(parts), path, native=item)
         parts = _assistant_parts(item.get("content"), content_path, calls)
-        shape = ASSISTANT_SHAPE
+        shape: Mapping[str, Shape] | None = None if item.keys() <= _TAKEN else ASSISTANT_SHAPE
         if item.get("annotations") and not _attach_citations(parts, item["annotations"]):
-            shape = {**shape, "annotations": Setting(None)}
+            shape = {**ASSISTANT_SHAPE, "annotations": Setting(None)}
         refusal = CHECKS.optional(item, "refusal", path, STRING)
         if refusal is not None:
             parts.append(Refusal(refusal, f"{path}/refusal"))
@@ -288,15 +291,18 @@ _ROLES: dict[str, Callable[[_MessageReader, JSONObject, Paths], Message]] = {
 }
 
 
-def _message(item: JSONObject, path: str, parts: list[Part], shape: Mapping[str, Shape]) -> Message:
-    """Build a message. A cache mark on the message is read as one on its last part."""
+def _message(item: JSONObject, path: str, parts: list[Part], shape: Mapping[str, Shape] | None) -> Message:
+    """Build a message. A cache mark on the message is read as one on its last part.
+
+    shape: see Node.
+    """
     mark = read_cache_mark(item, path)
     if mark is not None:
         last = parts[-1] if parts else None
         if isinstance(last, (Text, Media, ToolCall)):
             parts[-1] = changed(last, cache=mark)
         else:
-            shape = {**shape, **dict.fromkeys(CACHE_MARKS, Setting(None))}
+            shape = {**(shape or {}), **dict.fromkeys(CACHE_MARKS, Setting(None))}
     is_usual = len(item) == 2 and "content" in item
     message = Message(
         item["role"],

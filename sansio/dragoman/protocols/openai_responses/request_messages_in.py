@@ -29,7 +29,7 @@ from dragoman._ir.request import (
     ToolResult,
     plain_text_of,
 )
-from dragoman._ir.shape import STRING
+from dragoman._ir.shape import STRING, taken_members
 from dragoman._ir.tools import CacheMark, FunctionTool, HostedTool, Namespace, Tool
 from dragoman._ir.wrapped_signatures import Signer, unwrap_summary
 from dragoman._wire.json import (
@@ -69,8 +69,7 @@ _FUNCTION, _CUSTOM = ToolKind.FUNCTION, ToolKind.CUSTOM
 
 # The members of items with which nothing is lost and the reader has nothing more to do, by the type of the item.
 _USUAL: dict[str, frozenset[str]] = {
-    kind: frozenset([name for name, row in shape.items() if row is None]) - {"namespace", "phase"}
-    for kind, shape in INPUT_SHAPES.items()
+    kind: taken_members(shape) - {"namespace", "phase"} for kind, shape in INPUT_SHAPES.items()
 }
 
 _TEXT_PARTS = frozenset(("input_text", "output_text", "text"))
