@@ -18,6 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from dragoman import Signer
+from dragoman_server.platform.clock import utc_text
 from dragoman_server.settings import ClientKey, settings_of
 from dragoman_server.settings.problems import did_you_mean
 from dragoman_server.settings.secret import CLIENT_KEY_PREFIX, Secret
@@ -93,7 +94,7 @@ def table_of(key: ClientKey) -> dict[str, object]:
 def public_table(key: ClientKey) -> dict[str, Any]:
     """Return the table without its hashes, times as text."""
     return {
-        name: time_text(value) if isinstance(value, datetime) else value
+        name: utc_text(value) if isinstance(value, datetime) else value
         for name, value in table_of(key).items()
         if not name.endswith("hash")
     }
@@ -130,7 +131,7 @@ def rotated_key(
     before = old.previous_expires
     if before is not None and before > now and ends > now:
         raise InvalidValue(
-            f"{old.name} has two keys already, and the older one is valid until {time_text(before)}: rotate it "
+            f"{old.name} has two keys already, and the older one is valid until {utc_text(before)}: rotate it "
             "after that, or end both now with an overlap of 0",
             "overlap",
         )
@@ -146,11 +147,6 @@ def rotated_key(
 
 
 # Times.
-
-
-def time_text(when: datetime) -> str:
-    """Return a time as a file of TOML has it."""
-    return when.isoformat().replace("+00:00", "Z")
 
 
 def parse_when(text: object, now: datetime) -> datetime:

@@ -31,6 +31,7 @@ from dragoman_server.cli.options import (
 from dragoman_server.cli.usage import money_text, server_of, with_usage_file
 from dragoman_server.config.loader import DEFAULT_FILE, LoadedConfig, load
 from dragoman_server.config.show import toml_text
+from dragoman_server.platform.clock import utc_text
 from dragoman_server.settings import ClientKey, LimitHolder, Settings
 from dragoman_server.settings.client_keys import (
     NOT_CHOSEN,
@@ -40,7 +41,6 @@ from dragoman_server.settings.client_keys import (
     public_table,
     rotated_key,
     table_of,
-    time_text,
 )
 from dragoman_server.settings.clients import amount_text
 from dragoman_server.settings.problems import ConfigError
@@ -196,7 +196,7 @@ def rotate_key(name: str, config_file: str | None, overlap: str, expires: str | 
         file = _replace(loaded, old, new)
     _print_key(key)
     ends = new.previous_expires
-    state = "is no longer valid" if ends is None else f"is valid until {time_text(ends)}"
+    state = "is no longer valid" if ends is None else f"is valid until {utc_text(ends)}"
     _changed(loaded, new, "rotated", f"{name} has a new key, and the old one {state}", file)
 
 
