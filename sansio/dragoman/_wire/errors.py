@@ -115,6 +115,14 @@ _MESSAGE_PARTS: tuple[tuple[tuple[str, ...], frozenset[ErrorKind] | None, ErrorK
             "too_many_prompt_tokens",
             "length of all messages is too long",
             "input token count",  # Google: ... "exceeds the maximum number of tokens allowed" (recorded)
+            # What agents look for, by the host that says it (read in November 2026; Cohere's is recorded).
+            "context size",  # llama.cpp: "exceeds the available context size"
+            "maximum prompt length",  # xAI
+            "prompt token count",  # GitHub: ... "exceeds the limit of"
+            "exceeded model token limit",  # Kimi
+            "maximum model length",  # vLLM
+            "too many tokens: size limit",  # Cohere
+            "range of input length should be",  # DashScope
         ),
         frozenset({ErrorKind.INVALID_REQUEST, ErrorKind.TOO_LARGE, ErrorKind.UNPROCESSABLE}),
         ErrorKind.CONTEXT_LENGTH,
