@@ -27,6 +27,7 @@ from typing import Any, TextIO, TypeAlias
 import msgspec
 
 from dragoman.errors import mask_value
+from dragoman_server.platform.log_stream import LogStream, is_coloured
 from dragoman_server.settings.secret import Mask
 
 REQUESTS = logging.getLogger("dragoman.requests")
@@ -351,18 +352,13 @@ def _seconds(value: float) -> str:
     return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}s"
 
 
-def is_coloured(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """True if text for `stream` may have colours: a terminal that has them, and NO_COLOR is not set."""
-    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
-
-
-class _Handler(logging.StreamHandler[TextIO]):
+class _Handler(logging.StreamHandler[LogStream]):
     """Write lines, except those that repeat too often."""
 
     formatter: JSONFormatter | TextFormatter
 
     def __init__(self, stream: TextIO, formatter: JSONFormatter | TextFormatter) -> None:
-        super().__init__(stream)
+        super().__init__(LogStream(stream, self._warning))
         self.formatter = formatter
         self._repeats: Counter[_LineKind] = Counter()
         self._since = 0.0
@@ -391,6 +387,10 @@ class _Handler(logging.StreamHandler[TextIO]):
         for left_out in self._left_out():
             self.handle(left_out)
         super().close()
+
+    def _warning(self, text: str) -> str:
+        record = logging.LogRecord("dragoman.server", logging.WARNING, "", 0, text, None, None)
+        return f"{self.formatter.format(record)}\n"
 
     def handleError(self, record: _Record) -> None:
         """Do nothing: stderr itself fails, and there is no other place to report that."""

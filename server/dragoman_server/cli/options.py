@@ -15,7 +15,7 @@ from typing import NoReturn, TextIO
 import click
 
 from dragoman_server.config.loader import CONFIG_VARIABLE, DEFAULT_FILE, LoadedConfig, load
-from dragoman_server.log import is_coloured
+from dragoman_server.platform.log_stream import is_coloured
 from dragoman_server.settings import ServerSettings, settings_of
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.problems import ConfigError

@@ -1,0 +1,78 @@
+"""Write the log to a stream that may stop taking it: a terminal that is held with Ctrl-S, a pipe that nobody reads.
+
+The event loop writes each line, so every request would wait for that stream. Lines that it does not take are dropped
+and counted instead.
+"""
+
+import os
+import select
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TextIO
+
+# A reader that is only busy gets this long for the next bytes, once in _PATIENT_AGAIN_S.
+_PATIENCE_S = 0.05
+_PATIENT_AGAIN_S = 1.0
+
+
+def is_coloured(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """True if text for `stream` may have colours: a terminal that has them, and NO_COLOR is not set."""
+    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+
+
+class LogStream:
+    """Passes lines on to a stream, in order. All are passed on if the stream is no file of the system.
+
+    Args:
+        warning: returns the line for a text, by which the log says how many lines were dropped.
+    """
+
+    def __init__(self, stream: TextIO, warning: Callable[[str], str]) -> None:
+        self._stream = stream
+        self._warning = warning
+        self._dropped = 0
+        self._rest = b""  # of the last line
+        self._patient_at = 0.0
+        self._poll: select.poll | None = None
+        with suppress(AttributeError, OSError):  # no such call on Windows, no such file in tests
+            self._file = stream.fileno()
+            self._poll = select.poll()
+            self._poll.register(self._file, select.POLLOUT)
+
+    def write(self, line: str) -> None:
+        """Write a line, or drop it. Raises OSError."""
+        if self._poll is None:
+            self._stream.write(line)
+        elif not self._write_rest(self._poll):
+            self._dropped += 1
+        else:
+            if self._dropped:
+                text = f"lines dropped because nothing took them: {self._dropped}"
+                line, self._dropped = self._warning(text) + line, 0
+            self._rest = line.encode("utf-8", "backslashreplace")
+            self._write_rest(self._poll)
+
+    def flush(self) -> None:
+        if self._poll is None:
+            self._stream.flush()
+
+    def _write_rest(self, poll: select.poll) -> bool:
+        """Write what is left of the last line. Return false if not all of it is taken."""
+        while self._rest:
+            now = time.monotonic()
+            wait_s = _PATIENCE_S if now >= self._patient_at else 0.0
+            if not poll.poll(wait_s * 1000):
+                if wait_s:
+                    self._patient_at = now + _PATIENT_AGAIN_S
+                return False
+            # "The minimum number of bytes which can be written without blocking to a pipe when the pipe has been
+            # reported as ready for writing" -- https://docs.python.org/3/library/select.html#select.PIPE_BUF
+            part, self._rest = self._rest[: select.PIPE_BUF], self._rest[select.PIPE_BUF :]
+            try:
+                written = os.write(self._file, part)
+            except OSError:
+                self._rest = b""  # nothing of a line without its beginning
+                raise
+            self._rest = part[written:] + self._rest
+        return True

@@ -1,0 +1,54 @@
+"""Lines of the log for a stream that may stop taking them."""
+
+import io
+import os
+import select
+import sys
+
+import pytest
+
+from dragoman_server.platform import log_stream
+from dragoman_server.platform.log_stream import LogStream
+
+
+def warning(text: str) -> str:
+    return f"{text}\n"
+
+
+def test_a_stream_that_is_no_file_gets_all_lines() -> None:
+    taken = io.StringIO()
+    stream = LogStream(taken, warning)
+    stream.write("a\n")
+    stream.flush()
+    assert taken.getvalue() == "a\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no poll()")
+def test_lines_that_nobody_reads_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_stream, "_PATIENCE_S", 0.0)
+    reader, writer = os.pipe()
+    with open(reader, "rb", buffering=0) as read, open(writer, "w", encoding="utf-8") as pipe:
+        stream = LogStream(pipe, warning)
+        # Longer than what a pipe takes at once.
+        lines = [f"{number} {'é' * select.PIPE_BUF}\n" for number in range(100)]
+        for line in lines:
+            stream.write(line)
+        taken = read.read(2**20)
+        stream.write("last\n")
+        taken += read.read(2**20)
+    written = lines[: taken.count(b"\n") - 2]
+    assert 0 < len(written) < len(lines)
+    assert taken.decode() == "".join(
+        [*written, f"lines dropped because nothing took them: {len(lines) - len(written)}\n", "last\n"]
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no poll()")
+def test_a_line_that_fails_leaves_nothing_for_the_next() -> None:
+    reader, writer = os.pipe()
+    with open(writer, "w", encoding="utf-8") as pipe:
+        stream = LogStream(pipe, warning)
+        os.close(reader)
+        for line in ("a" * 3 * select.PIPE_BUF, "b\n"):
+            with pytest.raises(BrokenPipeError):
+                stream.write(line)
