@@ -137,3 +137,13 @@ def test_without_descriptors_it_pauses_and_logs_that_once(gateways: Gateways, ba
             with contextlib.suppress(TimeoutError):
                 assert streaming.recv(65536), "the open stream was cut"
         assert len([each for each in gateway.log() if "cannot accept" in each["message"]]) == 1
+
+
+@pytest.mark.promise("S8")
+def test_a_log_that_nobody_reads_holds_no_request(tmp_path: Path, backend: str) -> None:
+    with Upstream() as upstream, EdgeGateway(tmp_path, upstream, backend=backend) as gateway:
+        gateway.ready().stop_reading()
+        for _ in range(3):  # each has a line
+            with gateway.connect() as client:
+                client.sendall(post(CHAT_PATH, chat(), {"connection": "close"}))
+                assert b"[DONE]" in read_response(client)
