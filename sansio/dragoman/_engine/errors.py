@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman._wire.errors import KIND_BY_STATUS, WireError
+from dragoman._wire.errors import KIND_BY_STATUS, STATUS_BY_KIND, WireError
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman.protocols import client_spec, upstream_spec
 
@@ -49,5 +49,8 @@ def translate_error(
         error = msgspec.structs.replace(error, retry_after_s=retry_after_s)
     if valid and upstream.name == client.name and upstream.is_native_error(body):
         return status, body, error
-    status, body = client.write_error(error, request_id)
+    # SDKs send a request again after a 500, and the upstream has refused this one for what is in it.
+    refused = status == 500 and STATUS_BY_KIND[error.kind] < 500
+    written = msgspec.structs.replace(error, status=None) if refused else error
+    status, body = client.write_error(written, request_id)
     return status, body, error

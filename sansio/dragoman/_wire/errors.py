@@ -116,16 +116,27 @@ _MESSAGE_PARTS: tuple[tuple[tuple[str, ...], frozenset[ErrorKind] | None, ErrorK
             "length of all messages is too long",
             "input token count",  # Google: ... "exceeds the maximum number of tokens allowed" (recorded)
             # What agents look for, by the host that says it (read in November 2026; Cohere's is recorded).
-            "context size",  # llama.cpp: "exceeds the available context size"
+            "context size",  # llama.cpp: "exceeds the available context size" (measured)
             "maximum prompt length",  # xAI
             "prompt token count",  # GitHub: ... "exceeds the limit of"
             "exceeded model token limit",  # Kimi
             "maximum model length",  # vLLM
             "too many tokens: size limit",  # Cohere
             "range of input length should be",  # DashScope
+            "exceed context limit",  # Anthropic, of the prompt and max_tokens together
+            "reduce the length of the messages",  # Groq
+            "maximum allowed input length",
+            "more than max tokens allowed",
         ),
         frozenset({ErrorKind.INVALID_REQUEST, ErrorKind.TOO_LARGE, ErrorKind.UNPROCESSABLE}),
         ErrorKind.CONTEXT_LENGTH,
+    ),
+    # llama.cpp sends 500 where its cache is full, and for media that the model does not take (measured).
+    (("context size has been exceeded",), frozenset({ErrorKind.SERVER}), ErrorKind.CONTEXT_LENGTH),
+    (
+        ("image input is not supported", "audio input is not supported"),
+        frozenset({ErrorKind.SERVER}),
+        ErrorKind.INVALID_REQUEST,
     ),
     # Anthropic sends 400 when the credit is used up (anthropics/claude-code#66314, read 2026-11-22).
     (("credit balance is too low",), None, ErrorKind.BILLING),

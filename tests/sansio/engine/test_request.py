@@ -337,6 +337,15 @@ def test_a_relayed_error_that_no_client_reads_is_rewritten() -> None:
     assert decode(body)["oops"]["message"] == "the upstream answered 502"
 
 
+@pytest.mark.parametrize("upstream", UPSTREAMS)
+def test_a_request_that_cannot_succeed_is_no_fault_of_the_server(upstream: str) -> None:
+    """SDKs send it again with every status of a server, whatever the error is."""
+    body = encode({"error": {"message": "image input is not supported - hint: ..."}})
+    for client in UPSTREAMS.keys() - {upstream}:
+        status, _, error = translate_error(500, body, upstream=upstream, client=client)
+        assert (status, error.kind, error.status) == (400, ErrorKind.INVALID_REQUEST, 500), client
+
+
 @pytest.mark.promise("S18")
 @pytest.mark.parametrize("status", [600, 999])
 @pytest.mark.parametrize("upstream", [UPSTREAM, CLIENT], ids=["another", "the same"])
