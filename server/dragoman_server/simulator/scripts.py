@@ -346,9 +346,11 @@ def _length_tools(request: SimulatedRequest) -> Iterable[Step]:
     return [*_call(request, tool, half, complete=False), Stopped(StopReason.MAX_TOKENS)]
 
 
-@_model("json", "Returns JSON that matches the requested schema.")
+@_model("json", "Returns JSON that matches the requested schema, by a call if a tool stands for it.")
 def _json(request: SimulatedRequest) -> Iterable[Step]:
     wanted = request.document.response_format
+    if wanted is None and request.tools and not request.results:  # as SDKs ask models that they do not know
+        return _calls(request, request.tools)
     schema = None if wanted is None else wanted.schema
     value = {"answer": request.user_text} if schema is None else example(schema)
     return _say(json.dumps(value, ensure_ascii=False))
