@@ -413,7 +413,7 @@ def test_secrets_are_masked_in_a_text() -> None:
 def test_a_mask_of_many_secrets_finds_each_in_a_short_text_and_in_a_long_one() -> None:
     secrets = [f"{number:08}-key-of-an-account" for number in range(100)]
     mask = Mask(secrets)
-    for secret, around in product(secrets, (0, 1, 10_000)):
+    for secret, around in product(secrets, (0, 1, 1000)):
         assert mask(f"{'a' * around} {secret}.") == f"{'a' * around} {MASK}."
         assert not mask.may_change(f"{'a' * around} {secret[1:]}")
 
