@@ -19,6 +19,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache, partial
 from operator import attrgetter
 from types import TracebackType
@@ -378,7 +379,6 @@ class _Handler(logging.StreamHandler[LogStream]):
     def _write(self, record: _Record) -> None:
         try:
             self.stream.write(f"{self.formatter.format(record)}\n")
-            self.stream.flush()
         except Exception:
             self.handleError(record)
 
@@ -386,6 +386,8 @@ class _Handler(logging.StreamHandler[LogStream]):
         """Write the counts of lines left out so far, because the process ends."""
         for left_out in self._left_out():
             self.handle(left_out)
+        with suppress(OSError):
+            self.flush()
         super().close()
 
     def _warning(self, text: str) -> str:

@@ -26,6 +26,7 @@ def test_a_stream_that_is_no_file_gets_all_lines() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no poll()")
 def test_lines_that_nobody_reads_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_stream, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(log_stream, "MAX_WAITING_BYTES", 3 * select.PIPE_BUF)
     reader, writer = os.pipe()
     with open(reader, "rb", buffering=0) as read, open(writer, "w", encoding="utf-8") as pipe:
         stream = LogStream(pipe, warning)

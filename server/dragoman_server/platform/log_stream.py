@@ -1,7 +1,7 @@
 """Write the log to a stream that may stop taking it: a terminal that is held with Ctrl-S, a pipe that nobody reads.
 
-The event loop writes each line, so every request would wait for that stream. Lines that it does not take are dropped
-and counted instead.
+The event loop writes each line, so every request would wait for that stream. Lines that it does not take wait in memory
+for the next one, and those for which there is no room are dropped and counted.
 """
 
 import os
@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TextIO
 
+# Some thousand lines: more than a collector of logs that is busy for a moment leaves behind.
+MAX_WAITING_BYTES = 1024 * 1024
 # A reader that is only busy gets this long for the next bytes, once in _PATIENT_AGAIN_S.
 _PATIENCE_S = 0.05
 _PATIENT_AGAIN_S = 1.0
@@ -32,7 +34,7 @@ class LogStream:
         self._stream = stream
         self._warning = warning
         self._dropped = 0
-        self._rest = b""  # of the last line
+        self._waiting = bytearray()
         self._patient_at = 0.0
         self._poll: select.poll | None = None
         with suppress(AttributeError, OSError):  # no such call on Windows, no such file in tests
@@ -41,25 +43,31 @@ class LogStream:
             self._poll.register(self._file, select.POLLOUT)
 
     def write(self, line: str) -> None:
-        """Write a line, or drop it. Raises OSError."""
+        """Write a line, let it wait, or drop it. Raises OSError."""
         if self._poll is None:
             self._stream.write(line)
-        elif not self._write_rest(self._poll):
-            self._dropped += 1
-        else:
+            self._stream.flush()
+            return
+        data = line.encode("utf-8", "backslashreplace")
+        if self._dropped or len(self._waiting) + len(data) > MAX_WAITING_BYTES:
+            if not self._write_waiting(self._poll):
+                self._dropped += 1
+                return
             if self._dropped:
                 text = f"lines dropped because nothing took them: {self._dropped}"
-                line, self._dropped = self._warning(text) + line, 0
-            self._rest = line.encode("utf-8", "backslashreplace")
-            self._write_rest(self._poll)
+                self._waiting += self._warning(text).encode()
+                self._dropped = 0
+        self._waiting += data
+        self._write_waiting(self._poll)
 
     def flush(self) -> None:
-        if self._poll is None:
-            self._stream.flush()
+        """Write the lines that wait. Raises OSError."""
+        if self._poll is not None:
+            self._write_waiting(self._poll)
 
-    def _write_rest(self, poll: select.poll) -> bool:
-        """Write what is left of the last line. Return false if not all of it is taken."""
-        while self._rest:
+    def _write_waiting(self, poll: select.poll) -> bool:
+        """Write what waits. Return false if not all of it is taken."""
+        while self._waiting:
             now = time.monotonic()
             wait_s = _PATIENCE_S if now >= self._patient_at else 0.0
             if not poll.poll(wait_s * 1000):
@@ -68,11 +76,10 @@ class LogStream:
                 return False
             # "The minimum number of bytes which can be written without blocking to a pipe when the pipe has been
             # reported as ready for writing" -- https://docs.python.org/3/library/select.html#select.PIPE_BUF
-            part, self._rest = self._rest[: select.PIPE_BUF], self._rest[select.PIPE_BUF :]
             try:
-                written = os.write(self._file, part)
+                written = os.write(self._file, self._waiting[: select.PIPE_BUF])
             except OSError:
-                self._rest = b""  # nothing of a line without its beginning
+                self._waiting.clear()  # nothing of a line without its beginning
                 raise
-            self._rest = part[written:] + self._rest
+            del self._waiting[:written]
         return True
