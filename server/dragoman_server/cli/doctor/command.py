@@ -108,11 +108,9 @@ def _summary(loaded: LoadedConfig) -> CheckFinding:
     place = loaded.path or "the environment"
     if not loaded.settings.upstreams:
         text = f"names no upstream, so only the simulator ({SIMULATOR}) responds"
-        fix = (
-            "dragoman init"
-            if loaded.path is None
-            else f"dragoman init --force, or add [[upstreams]] to {place}"
-        )
+        fix = "dragoman init"
+        if loaded.path is not None:
+            fix = f"add [[upstreams]] to {place}; `dragoman init --force` replaces the whole file by what it finds"
         return CheckFinding.note("config", place, text, fix)
     upstreams = ", ".join(upstream.name for upstream in loaded.settings.upstreams)
     return CheckFinding.ok("config", place, f"is correct; upstreams: {upstreams}")
