@@ -307,8 +307,9 @@ class ChoiceReader(msgspec.Struct):
             # We have seen "stop" after a forced function call, and servers that never send "tool_calls".
             reason = events.TOOL_USE if self.calls.calls else events.END
             # OpenRouter reports a call that the output limit cut as "tool_calls" (recorded in 2026).
-            if STOP_REASONS.get((self.native_finish_reason or "").lower()) is StopReason.MAX_TOKENS:
-                reason = StopReason.MAX_TOKENS
+            native = STOP_REASONS.get((self.native_finish_reason or "").lower())
+            if native is StopReason.MAX_TOKENS and self.calls.has_partial_arguments():
+                reason = native
         if reason is events.END and self.sequence is not None:
             reason = StopReason.STOP_SEQUENCE
         return events.Stopped(reason, self.finish_reason, self.index, self.sequence)
