@@ -286,31 +286,30 @@ class BaseEndpoint(ABC):
         if len(chain) > 1 or len(chain[0].accounts) > 1:
             # Only one of them has a file that was uploaded to it.
             account = await gateway.pool.account_of(await request.off_loop(len(body), referred_ids, body))
-        planner = (
-            Planner(  # so many by place, because CPython makes a dict of all names if there are more of them
-                gateway.settings,
-                self.protocol,
-                request.headers,
-                request.query,
-                body,
-                request_head,
-                request.record.id,
-                request.now,
-                clock=unix_time,
-                upstreams=gateway.upstreams,
-                listed=gateway.catalog.listed,
-                endpoint=self.endpoint,
-                client_key=request.key,
-                # Maybe in a thread, which has no such clock.
-                reasoning_lookup=None
-                if store is None
-                else partial(store.get, request.reasoning_key, now=request.time()),
-                check_input=None if gateway.input_checker is None else gateway.input_checker(),
-                change=change,
-                refused_members=gateway.refused_members,
-                chain=chain,
-                account=account,
-            )
+        # Eight by place, because with one name more CPython makes a dict of all of them.
+        planner = Planner(
+            gateway.settings,
+            self.protocol,
+            request.headers,
+            request.query,
+            body,
+            request_head,
+            request.record.id,
+            request.now,
+            clock=unix_time,
+            upstreams=gateway.upstreams,
+            listed=gateway.catalog.listed,
+            endpoint=self.endpoint,
+            client_key=request.key,
+            # Maybe in a thread, which has no such clock.
+            reasoning_lookup=None
+            if store is None
+            else partial(store.get, request.reasoning_key, now=request.time()),
+            check_input=None if gateway.input_checker is None else gateway.input_checker(),
+            change=change,
+            refused_members=gateway.refused_members,
+            chain=chain,
+            account=account,
         )
         return await request.off_loop(len(body), planner.first)
 
