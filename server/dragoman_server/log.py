@@ -120,15 +120,15 @@ class RequestRecord(msgspec.Struct, omit_defaults=True):
         for name, parts in _PARTS:
             if name in known:
                 known[name] = int(known[name] * parts + 0.5) / parts  # a third of the time of round()
-        # Hardly any line has a text that is too long, and it costs less to add them up.
-        if len("".join(filter(None, _TEXTS(self)))) > _MAX_TEXT_LENGTH:
+        # Hardly any text from outside is too long, and it costs less to add them up. All others are the gateway's.
+        if len("".join(filter(None, _FROM_OUTSIDE(self)))) > _MAX_TEXT_LENGTH:
             known.update({name: shorten(text) for name, text in known.items() if isinstance(text, str)})
         return known
 
 
 _KINDS = RequestRecord.__annotations__.items()
 _PARTS = [(name, 1e4 if name.endswith("_s") else 1e8) for name, kind in _KINDS if kind == float | None]
-_TEXTS = attrgetter(*[name for name, kind in _KINDS if kind in (str, str | None)])
+_FROM_OUTSIDE = attrgetter("method", "path", "model", "upstream_model", "error")
 
 
 def log_request(record: RequestRecord) -> dict[str, object] | None:

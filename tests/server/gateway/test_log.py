@@ -261,6 +261,12 @@ def test_a_hostile_name_is_one_printable_line(form: str) -> None:
             assert json.loads(text)["model"] == expected, hostile
 
 
+@pytest.mark.usefixtures("logger")
+@pytest.mark.parametrize("name", ["method", "path", "model", "upstream_model", "error"])
+def test_a_long_text_from_outside_is_cut(name: str) -> None:
+    assert json.loads(line_of("json", record(**{name: "x" * 501})))[name] == "x" * 500 + "..."
+
+
 @pytest.mark.promise("S12")
 @pytest.mark.usefixtures("logger")
 @pytest.mark.parametrize("form", ["json", "text"])
