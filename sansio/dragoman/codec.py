@@ -413,6 +413,8 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
         read_whole: A decoded whole response -> events. Raises RemoteProtocolError.
         read_error: Status and body of an upstream's error response -> error. Never raises.
         is_native_error: True if an error body has the form that clients of this protocol read, so it can be relayed.
+        overflow_markers: One of these byte strings is in an error by which clients notice that the prompt is too long.
+            Without them, such an error is not relayed. Empty: they look for none.
         observer: Makes the observer of one relayed stream.
         end_markers: Every frame that sets RelayObserver.stream_finished has one of these byte strings in it.
         output_member: The member of a whole response with the model's output.
@@ -452,6 +454,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     read_whole: Callable[[JSONObject, ResponseContext, Ledger], Sequence[Event]]
     read_error: Callable[[int, bytes], WireError]
     is_native_error: Callable[[bytes], bool]
+    overflow_markers: tuple[bytes, ...] = ()
     observer: Callable[[ResponseContext], RelayObserver]
     end_markers: tuple[bytes, ...]
     output_member: str

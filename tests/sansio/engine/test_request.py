@@ -337,6 +337,33 @@ def test_a_relayed_error_that_no_client_reads_is_rewritten() -> None:
     assert decode(body)["oops"]["message"] == "the upstream answered 502"
 
 
+LLAMA_CPP = b'{"error":{"code":400,"message":"exceeds the available context size","type":"exceed_x"}}'
+VLLM = b'{"type":"error","error":{"type":"invalid_request_error","message":"maximum context length is 9"}}'
+OPENAI = b'{"error":{"message":"context length","code":"context_length_exceeded","extra":1}}'
+ANTHROPIC = (
+    b'{"type":"error","error":{"type":"invalid_request_error","message":"`max_tokens` exceed context limit"}}'
+)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "sent", "text"),
+    [
+        ("openai_chat", LLAMA_CPP, b'"code":"context_length_exceeded"'),
+        ("openai_responses", LLAMA_CPP, b'"code":"context_length_exceeded"'),
+        ("anthropic_messages", VLLM, b'"prompt is too long: maximum context'),
+        ("openai_chat", OPENAI, OPENAI),
+        ("anthropic_messages", ANTHROPIC, ANTHROPIC),
+        ("gemini", b'{"error":{"code":400,"message":"input token count"}}', b"input token count"),
+    ],
+)
+def test_agents_notice_that_a_prompt_is_too_long_from_any_server(
+    protocol: str, sent: bytes, text: bytes
+) -> None:
+    status, body, error = translate_error(400, sent, upstream=protocol, client=protocol)
+    assert (status, error.kind) == (400, ErrorKind.CONTEXT_LENGTH)
+    assert text in body
+
+
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 def test_a_request_that_cannot_succeed_is_no_fault_of_the_server(upstream: str) -> None:
     """SDKs send it again with every status of a server, whatever the error is."""
