@@ -244,7 +244,7 @@ class ClientLimits:
         self, key: ClientKey, dollars: float, now: float, own: float = 0.0
     ) -> Sequence[BudgetReservation]:
         """Reserve from each budget. own: what the request has of it, which leaves no less for the rest of it."""
-        reserved = list[BudgetReservation]()
+        reserved: list[BudgetReservation] = []
         try:
             for holder in _with_budget(key):
                 reserved.append(await self._reserve_from(holder, dollars, now, own))
@@ -393,7 +393,7 @@ def _with_budget(key: ClientKey) -> Iterator[LimitHolder]:
 
 def _rates(key: ClientKey) -> list[tuple[LimitHolder, Limit, Rate]]:
     """Return the rates that a request counts for: tokens first, whose wait is reported if both are as long."""
-    found = list[tuple[LimitHolder, Limit, Rate]]()
+    found: list[tuple[LimitHolder, Limit, Rate]] = []
     for holder in key.holders:
         per_minute = (Limit.TOKENS, holder.tokens_per_minute), (Limit.REQUESTS, holder.requests_per_minute)
         for limit, amount in per_minute:

@@ -50,7 +50,7 @@ class Http1Response:
         if not 200 <= status < 1000:
             raise ResponseError("its status is not that of a final response")
         headers, plain = _plain(headers)
-        options = set[bytes]()
+        options: set[bytes] = set()
         if b"connection" in plain.names:
             options = _options(b",".join([value for name, value in headers if name.lower() == b"connection"]))
         if not self._keeps:

@@ -101,7 +101,7 @@ class StoredEvents(StoredEventWriter):
         return self._event(CREATED, response)
 
     def receive(self, data: bytes) -> list[bytes]:
-        frames = list[bytes]()
+        frames: list[bytes] = []
         for frame in self._parser.receive_data(data):
             if self.final is None and (written := self._written(frame)):
                 frames.append(written)
