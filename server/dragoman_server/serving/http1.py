@@ -254,16 +254,16 @@ class HTTP1:
 
     async def _read_frames(self) -> None:
         while self._buffer and self._stream is not None:
-            data = bytes(memoryview(self._buffer)[:_SLICE])
+            data = bytes(self._buffer[:_SLICE])
             del self._buffer[: len(data)]
             await self._stream.receive_data(data)
             await anyio.lowlevel.checkpoint()
 
     def _read_body(self) -> _Wait | None:
         body, buffer, stream = self._body, self._buffer, self._stream
-        size = _SLICE if type(body) is ChunkedBody else len(buffer)
-        data = body.receive_data(bytes(memoryview(buffer)[:size]))
-        del buffer[:size]
+        part = bytes(buffer[:_SLICE] if type(body) is ChunkedBody else buffer)
+        del buffer[: len(part)]
+        data = body.receive_data(part)
         if body.complete:
             buffer[:0] = body.unused
             self._reading = _AHEAD
@@ -272,9 +272,9 @@ class HTTP1:
         waiting: _Wait | None = None
         if isinstance(stream, HTTPStream):  # else the response has ended
             if data or body.complete:
-                part: Message = {"type": "http.request", "body": data, "more_body": not body.complete}
-                if not stream.events.offer(part):
-                    waiting = partial(self._transport.put, stream.events, part)
+                event: Message = {"type": "http.request", "body": data, "more_body": not body.complete}
+                if not stream.events.offer(event):
+                    waiting = partial(self._transport.put, stream.events, event)
             if body.error is not None:
                 broken = RemoteProtocolError(f"the request's body cannot be read: {body.error}")
                 end: Message = {"type": "http.disconnect", "error": broken}
