@@ -414,7 +414,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
         read_error: Status and body of an upstream's error response -> error. Never raises.
         is_native_error: True if an error body has the form that clients of this protocol read, so it can be relayed.
         overflow_markers: One of these byte strings is in an error by which clients notice that the prompt is too long.
-            Without them, such an error is not relayed. Empty: they look for none.
+            Without them, such an error is not relayed. Empty: clients look for none, or know the words of many servers.
         observer: Makes the observer of one relayed stream.
         end_markers: Every frame that sets RelayObserver.stream_finished has one of these byte strings in it.
         output_member: The member of a whole response with the model's output.

@@ -50,10 +50,7 @@ SPEC = UpstreamSpec(
     write_whole=write_whole,
     read_error=read_error,
     is_native_error=is_native_error,
-    overflow_markers=(
-        b"prompt is too long",
-        b"exceed context limit",
-    ),  # both are known to Claude Code 2.1.332
+    overflow_markers=(b"prompt is too long", b"exceed context limit"),  # known to Claude Code 2.1.332
     write_error=write_error,
     observer=MessagesObserver,
     end_markers=(b"message_stop",),

@@ -45,7 +45,6 @@ SPEC = UpstreamSpec(
     write_whole=write_whole,
     read_error=read_error,
     is_native_error=is_native_error,
-    overflow_markers=(b"context_length_exceeded",),
     write_error=write_error,
     observer=ChatObserver,
     end_markers=(b"[DONE]",),
