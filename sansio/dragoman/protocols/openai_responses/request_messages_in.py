@@ -225,8 +225,13 @@ class InputReader(msgspec.Struct):
             if index is None:
                 known[_tool_key(tool)] = len(self.tools)
                 self.tools.append(tool)
-            elif self.tools[index].path.startswith("/tools/"):
-                self.tools[index] = _visible(self.tools[index]) if found else self.tools[index]
+            elif (first := self.tools[index]).path.startswith("/tools/"):
+                if found:
+                    self.tools[index] = _visible(first)
+                elif tool.native != first.native:
+                    self.repairs.append(
+                        Loss(LossCode.DROPPED, tool.path, "the request's tools have one of that name")
+                    )
             else:
                 self.tools[index] = tool
 
