@@ -93,7 +93,7 @@ def read_head(head: bytes) -> tuple[StreamRequest, dict[bytes, bytes]]:
     if _FIELDS.fullmatch(lines) is None:
         error = _first_error(_BROKEN, head) or _first_error(_MALFORMED, head)
         raise _malformed(error or "a header line is not `name: value`")
-    read = _checked_request_line if b"?" in request_line else _kept_request_line
+    read = _kept_request_line if request_line.find(b"?") < 0 else _checked_request_line
     method, target, version = read(request_line)
     if len(head) > MAX_HEAD_BYTES:
         raise _too_large()
