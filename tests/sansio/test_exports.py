@@ -203,7 +203,7 @@ def test_an_import_is_quick(tmp_path: Path) -> None:
         ratios.append(((package - start) / (msgspec - package), (names - msgspec) / (msgspec - start)))
     package_ratio, names_ratio = map(min, zip(*ratios, strict=True))
     assert package_ratio < 1.2
-    assert names_ratio < 1.5
+    assert names_ratio < 2  # 1.4 on CPython 3.11, 1.7 on 3.13
 
 
 def test_names_are_imported_when_they_are_used(tmp_path: Path) -> None:
