@@ -19,7 +19,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from functools import lru_cache, partial
 from operator import attrgetter
 from types import TracebackType
@@ -386,8 +385,6 @@ class _Handler(logging.StreamHandler[LogStream]):
         """Write the counts of lines left out so far, because the process ends."""
         for left_out in self._left_out():
             self.handle(left_out)
-        with suppress(OSError):
-            self.flush()
         super().close()
 
     def _warning(self, text: str) -> str:
