@@ -4,6 +4,7 @@ import io
 import os
 import select
 import sys
+import threading
 
 import pytest
 
@@ -53,3 +54,37 @@ def test_a_line_that_fails_leaves_nothing_for_the_next() -> None:
         for line in ("a" * 3 * select.PIPE_BUF, "b\n"):
             with pytest.raises(BrokenPipeError):
                 stream.write(line)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux opens a terminal again")
+def test_a_terminal_that_nobody_reads_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_stream, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(log_stream, "MAX_WAITING_BYTES", select.PIPE_BUF)
+    reader, writer = os.openpty()
+    late = threading.Timer(10.0, os.close, (reader,))  # a write that waits for its reader fails then
+    late.start()
+    with open(writer, "w", encoding="utf-8") as terminal:
+        stream = LogStream(terminal, warning)
+        for number in range(20_000):
+            stream.write(f"{number:0136}\n")
+        late.cancel()
+        assert os.read(reader, 138) == b"0" * 136 + b"\r\n"
+    os.close(reader)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no poll()")
+def test_lines_of_two_workers_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_stream, "_PATIENCE_S", 0.0)
+    reader, writer = os.pipe()
+    with open(reader, "rb", buffering=0) as read, open(writer, "w", encoding="utf-8") as pipe:
+        streams = [LogStream(pipe, warning) for _ in range(2)]
+        taken = bytearray()
+        for _ in range(100):
+            for name, stream in zip("ab", streams, strict=True):
+                stream.write(name * 999 + "\n")
+        while len(taken) < 200_000:
+            taken += read.read(select.PIPE_BUF)
+            streams.reverse()
+            for stream in streams:
+                stream.flush()
+    assert set(bytes(taken).splitlines()) == {b"a" * 999, b"b" * 999}

@@ -6,7 +6,9 @@ for the next one, and those for which there is no room are dropped and counted.
 
 import os
 import select
+import stat
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TextIO
@@ -38,9 +40,22 @@ class LogStream:
         self._patient_at = 0.0
         self._poll: select.poll | None = None
         with suppress(AttributeError, OSError):  # no such call on Windows, no such file in tests
-            self._file = stream.fileno()
+            self._file = self._open_again(stream.fileno())
             self._poll = select.poll()
             self._poll.register(self._file, select.POLLOUT)
+
+    def _open_again(self, file: int) -> int:
+        """Return a file to write to that does not wait, where there is one.
+
+        A terminal is ready if it takes a single byte, and two workers may write for the same room. O_NONBLOCK of the
+        file itself would be that of all processes which have it.
+        """
+        if stat.S_ISFIFO(os.fstat(file).st_mode) or os.isatty(file):
+            # It may be another user's, and only Linux has it.
+            with suppress(OSError):
+                file = os.open(f"/proc/self/fd/{file}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+                weakref.finalize(self, os.close, file).atexit = False
+        return file
 
     def write(self, line: str) -> None:
         """Write a line, let it wait, or drop it. Raises OSError."""
@@ -76,8 +91,12 @@ class LogStream:
                 return False
             # "The minimum number of bytes which can be written without blocking to a pipe when the pipe has been
             # reported as ready for writing" -- https://docs.python.org/3/library/select.html#select.PIPE_BUF
+            # Whole lines, because other workers may write in between.
+            size = self._waiting.rfind(b"\n", 0, select.PIPE_BUF) + 1 or select.PIPE_BUF
             try:
-                written = os.write(self._file, self._waiting[: select.PIPE_BUF])
+                written = os.write(self._file, self._waiting[:size])
+            except BlockingIOError:
+                return False
             except OSError:
                 self._waiting.clear()  # nothing of a line without its beginning
                 raise
