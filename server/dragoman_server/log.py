@@ -439,6 +439,7 @@ def configure_logging(level: str, form: str, stream: TextIO | None = None, mask:
     for before in logger.handlers:
         if isinstance(before, _Handler):
             before.close()  # a reload replaces it, and what it has left out would not be counted
+            handler.stream.follow(before.stream)
     logger.handlers[:] = [handler]
     logger.propagate = False
     logger.setLevel(level.upper())

@@ -1,13 +1,16 @@
 """Lines of the log for a stream that may stop taking them."""
 
 import io
+import logging
 import os
 import select
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
+from dragoman_server.log import configure_logging
 from dragoman_server.platform import log_stream
 from dragoman_server.platform.log_stream import LogStream
 
@@ -88,3 +91,39 @@ def test_lines_of_two_workers_stay_whole(monkeypatch: pytest.MonkeyPatch) -> Non
             for stream in streams:
                 stream.flush()
     assert set(bytes(taken).splitlines()) == {b"a" * 999, b"b" * 999}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no poll()")
+def test_a_long_line_in_a_file_is_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    write = os.write
+
+    def counted(file: int, data: bytes) -> int:
+        sizes.append(len(data))
+        return write(file, data)
+
+    with open(tmp_path / "log", "w", encoding="utf-8") as file:
+        stream = LogStream(file, warning)
+        monkeypatch.setattr(os, "write", counted)
+        stream.write("a" * 3 * select.PIPE_BUF + "\n")
+    assert sizes == [3 * select.PIPE_BUF + 1]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no poll()")
+def test_lines_that_wait_stay_when_logging_is_configured_again(
+    monkeypatch: pytest.MonkeyPatch, logger: logging.Logger
+) -> None:
+    monkeypatch.setattr(log_stream, "_PATIENCE_S", 0.0)
+    reader, writer = os.pipe()
+    text = "a" * 999
+    with open(reader, "rb", buffering=0) as read, open(writer, "w", encoding="utf-8") as pipe:
+        for _ in range(2):
+            configure_logging("info", "text", pipe)
+            for _ in range(100):
+                logger.getChild("requests").info(text)
+        os.set_blocking(reader, False)
+        taken = b""
+        while part := read.read(select.PIPE_BUF):
+            taken += part
+            logger.handlers[0].flush()
+    assert taken.count(text.encode()) == 200

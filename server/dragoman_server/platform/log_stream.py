@@ -15,6 +15,8 @@ from typing import TextIO
 
 # Some thousand lines: more than a collector of logs that is busy for a moment leaves behind.
 MAX_WAITING_BYTES = 1024 * 1024
+# Longer than nearly all lines. A socket that is ready takes more.
+_WRITE_SIZE = 64 * 1024
 # A reader that is only busy gets this long for the next bytes, once in _PATIENT_AGAIN_S.
 _PATIENCE_S = 0.05
 _PATIENT_AGAIN_S = 1.0
@@ -40,22 +42,30 @@ class LogStream:
         self._patient_at = 0.0
         self._poll: select.poll | None = None
         with suppress(AttributeError, OSError):  # no such call on Windows, no such file in tests
-            self._file = self._open_again(stream.fileno())
-            self._poll = select.poll()
-            self._poll.register(self._file, select.POLLOUT)
+            self._open(stream.fileno())
 
-    def _open_again(self, file: int) -> int:
-        """Return a file to write to that does not wait, where there is one.
+    def _open(self, file: int) -> None:
+        """Find out how to write to a file without waiting for who reads it.
 
         A terminal is ready if it takes a single byte, and two workers may write for the same room. O_NONBLOCK of the
-        file itself would be that of all processes which have it.
+        file itself would be that of all processes which have it, so it is opened again.
         """
+        self._write_size = _WRITE_SIZE
         if stat.S_ISFIFO(os.fstat(file).st_mode) or os.isatty(file):
-            # It may be another user's, and only Linux has it.
-            with suppress(OSError):
+            try:
                 file = os.open(f"/proc/self/fd/{file}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
                 weakref.finalize(self, os.close, file).atexit = False
-        return file
+            except OSError:  # it is another user's, or the system is not Linux
+                # "The minimum number of bytes which can be written without blocking to a pipe when the pipe has been
+                # reported as ready for writing" -- https://docs.python.org/3/library/select.html#select.PIPE_BUF
+                self._write_size = select.PIPE_BUF
+        self._file, self._poll = file, select.poll()
+        self._poll.register(file, select.POLLOUT)
+
+    def follow(self, before: "LogStream") -> None:
+        """Take over the lines that wait in another one, if that has the same stream."""
+        if before._stream is self._stream:
+            self._waiting, self._dropped = before._waiting, before._dropped
 
     def write(self, line: str) -> None:
         """Write a line, let it wait, or drop it. Raises OSError."""
@@ -89,10 +99,8 @@ class LogStream:
                 if wait_s:
                     self._patient_at = now + _PATIENT_AGAIN_S
                 return False
-            # "The minimum number of bytes which can be written without blocking to a pipe when the pipe has been
-            # reported as ready for writing" -- https://docs.python.org/3/library/select.html#select.PIPE_BUF
             # Whole lines, because other workers may write in between.
-            size = self._waiting.rfind(b"\n", 0, select.PIPE_BUF) + 1 or select.PIPE_BUF
+            size = self._waiting.rfind(b"\n", 0, select.PIPE_BUF) + 1 or self._write_size
             try:
                 written = os.write(self._file, self._waiting[:size])
             except BlockingIOError:
