@@ -107,9 +107,12 @@ class _PartTexts(dict[int, _EmittedText]):
 
 
 class OutputItem:
-    """One output item. Items without blocks use this class itself: they are emitted whole when they are done."""
+    """One output item. Items without blocks use this class itself: they are emitted whole when they are done.
 
-    __slots__ = ("finished", "ids", "index", "kind", "ledger", "model", "number")
+    announced: False if only deltas have come of it so far.
+    """
+
+    __slots__ = ("announced", "finished", "ids", "index", "kind", "ledger", "model", "number")
 
     def __init__(self, item: JSONObject, index: int, number: NextNumber, model: str, ledger: Ledger) -> None:
         self.index = index
@@ -118,6 +121,7 @@ class OutputItem:
         self.number = number
         self.model = model
         self.ledger = ledger
+        self.announced = True
         self.finished = False
 
     def open_pieces(self, block: int) -> list[str] | None:

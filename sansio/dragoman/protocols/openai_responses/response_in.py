@@ -52,6 +52,9 @@ class ResponsesReader:
         self._all: list[OutputItem] = []  # in the order of arrival
         # The first item with an id, by the id's name, its value, and the item's type or None for any.
         self._by_id: dict[tuple[str, str, str | None], OutputItem] = {}
+        self._unplaced: dict[
+            str, OutputItem
+        ] = {}  # by type: those whose deltas had no index, no id, no announcement
         self._number = itertools.count().__next__  # of the next block
         self._model = ""
         self._start_tier: str | None = None  # service tier of the first event
@@ -201,10 +204,14 @@ class ResponsesReader:
             return
         if type(index) is not int:
             index = len(self._items)
-        if event["type"] == "response.output_item.added":
+        unplaced = self._unplaced.pop(text_or_none(item.get("type")) or "", None)
+        known = self._find_item(item, index) or unplaced
+        if event["type"] != "response.output_item.added":
+            self._finish_item(item, index, known, out)
+        elif known is None or known.announced:
             self._add(item, index, out)
         else:
-            self._finish_item(item, index, self._find_item(item, index), out)
+            known.announced = True
 
     def _add(self, item: JSONObject, index: int, out: list[Event]) -> OutputItem:
         made = new_item(item, index, self._number, self._model, self._ledger)
@@ -241,9 +248,7 @@ class ResponsesReader:
             known = self._by_id.get((name, text_or_none(item.get(name)) or "", kind))
             if known is not None:
                 return known
-        found, last = self._items.get(index), self._all[-1]
-        if found is None and last.ids["id"] is None and not last.finished:
-            found = last  # it has come without index and id
+        found = self._items.get(index)
         return found if found is not None and found.kind == kind else None
 
     # Events that carry a piece of an item.
@@ -259,20 +264,24 @@ class ResponsesReader:
         return self._all[-1] if index is None and self._all else None  # without an index it is the last one
 
     def _item_of_delta(self, event: JSONObject, kind: str, out: list[Event]) -> OutputItem:
-        """Return the item of a delta. If it was not announced it is the open one of this kind, or a new one."""
+        """Return the item of a delta: if it is unknown the open one of this kind that was announced, else a new one."""
         item = self._item_of(event)
         if item is not None and (item.kind == kind or event.get("output_index") is not None):
             return item
         last = self._all[-1] if self._all else None
-        if last is not None and last.kind == kind and not last.finished:
+        if last is not None and last.kind == kind and last.announced and not last.finished:
             return last
         return self._add_unannounced(event, kind, out)
 
     def _add_unannounced(self, event: JSONObject, kind: str, out: list[Event]) -> OutputItem:
         self._start({}, out)
-        index = event.get("output_index")
-        index = index if type(index) is int else len(self._items)
-        return self._add({"type": kind, "id": event.get("item_id")}, index, out)
+        index, item_id = event.get("output_index"), event.get("item_id")
+        number = index if type(index) is int else len(self._items)
+        made = self._add({"type": kind, "id": item_id}, number, out)
+        made.announced = False
+        if index is None and item_id is None:
+            self._unplaced[kind] = made
+        return made
 
     def on_part_added(self, event: JSONObject, out: list[Event]) -> None:
         item, part, index = self._item_of(event), event.get("part"), event.get("output_index")
