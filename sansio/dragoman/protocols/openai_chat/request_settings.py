@@ -177,8 +177,11 @@ def read_response_format(body: JSONObject, extra: JSONObject) -> ResponseFormat 
     kind = value.get("type")
     path = "/response_format"
     if kind == "json_object":
-        # Servers of open models take the schema here as well (llama.cpp, Together, Fireworks).
-        return ResponseFormat(CHECKS.optional(value, "schema", path, OBJECT), path=path)
+        # Servers of open models take the schema here as well (llama.cpp, Together, Fireworks). An empty one is none.
+        schema = CHECKS.optional(value, "schema", path, OBJECT)
+        if extra.get("response_format", {}).keys() == {"schema"}:
+            del extra["response_format"]
+        return ResponseFormat(schema or None, path=path)
     if kind == "json_schema":
         schema, at = CHECKS.required(value, "json_schema", path, OBJECT), f"{path}/json_schema"
         return ResponseFormat(

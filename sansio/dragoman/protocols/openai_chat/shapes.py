@@ -46,7 +46,7 @@ REQUEST_SHAPE: dict[str, Shape] = {
     "tools": ARRAY,
     "functions": ARRAY,
     "web_search_options": OBJECT,
-    "response_format": members("type json_schema schema"),
+    "response_format": members("type json_schema"),
     # Reasoning: the official setting, and the settings of compatible servers.
     "reasoning_effort": STRING,
     "thinking_budget": INTEGER,
