@@ -52,9 +52,8 @@ class ResponsesReader:
         self._all: list[OutputItem] = []  # in the order of arrival
         # The first item with an id, by the id's name, its value, and the item's type or None for any.
         self._by_id: dict[tuple[str, str, str | None], OutputItem] = {}
-        self._unplaced: dict[
-            str, OutputItem
-        ] = {}  # by type: those whose deltas had no index, no id, no announcement
+        # By type: the last one of which only deltas have come, without an index and an id.
+        self._unplaced: dict[str, OutputItem] = {}
         self._number = itertools.count().__next__  # of the next block
         self._model = ""
         self._start_tier: str | None = None  # service tier of the first event
