@@ -71,7 +71,7 @@ class Signer(msgspec.Struct, frozen=True):
         """Return the signatures that `text` wraps, none for a vendor's own signature or a forged one."""
         if text.startswith(LIST_PREFIX):
             # Clients decode and encode it again, with either alphabet (google-genai 3.4.0: the one for URLs).
-            text = _decoded(text.rstrip("=")).decode("ascii", "replace")
+            text = _decoded(text).decode("ascii", "replace")
         if not text.startswith(WRAPPED_PREFIX):
             return ()
         payload, _, mac = text[len(WRAPPED_PREFIX) :].partition(".")
@@ -108,13 +108,13 @@ def _fields(signature: Signature) -> JSONObject:
 
 
 def _decoded(text: str) -> bytes:
-    """Return what base64 without padding, in either alphabet, stands for, b"" if it is none.
+    """Return what base64 with or without padding, in either alphabet, stands for, b"" if it is none.
 
     msgspec takes a tenth of the time of the standard library, and requests of agents have one in each turn.
     """
-    standard = text.replace("-", "+").replace("_", "/")
+    standard = text.rstrip("=").replace("-", "+").replace("_", "/")
     try:
-        return msgspec.convert(standard + "=" * (-len(text) % 4), bytes)
+        return msgspec.convert(standard + "=" * (-len(standard) % 4), bytes)
     except (msgspec.ValidationError, UnicodeEncodeError):
         return b""
 
