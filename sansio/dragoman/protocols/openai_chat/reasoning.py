@@ -420,10 +420,10 @@ def _replace_signed_entry(
     for key, value in fields.items():
         message.setdefault(key, value)
     if leading:
-        content = message.get("content")
-        message["content"] = leading + (
-            [{"type": "text", "text": content}] if type(content) is str else content or []
-        )
+        content = message.get("content") or []
+        parts = [{"type": "text", "text": content}] if type(content) is str else content
+        if type(parts) is list:  # another value is the upstream's to refuse
+            message["content"] = leading + parts
     calls = message.get("tool_calls")
     put_signed_members(
         native, message, calls if type(calls) is list else None, position_of(entry)[1], path, ledger
