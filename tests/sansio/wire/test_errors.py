@@ -44,10 +44,6 @@ def test_any_other_status(status: int, kind: ErrorKind) -> None:
 ERROR_MESSAGES: list[tuple[ErrorKind, str, ErrorKind]] = [
     (ErrorKind.INVALID_REQUEST, "This model's maximum context length is 8192 tokens", ErrorKind.CONTEXT_LENGTH),
     (ErrorKind.TOO_LARGE, "prompt is too long: 210000 tokens > 200000 maximum", ErrorKind.CONTEXT_LENGTH),
-    (ErrorKind.INVALID_REQUEST, "request (9 tokens) exceeds the available context size", ErrorKind.CONTEXT_LENGTH),
-    (ErrorKind.INVALID_REQUEST, "This model's maximum prompt length is 131072", ErrorKind.CONTEXT_LENGTH),
-    (ErrorKind.INVALID_REQUEST, "prompt token count of 20 exceeds the limit of 10", ErrorKind.CONTEXT_LENGTH),
-    (ErrorKind.INVALID_REQUEST, "Your request exceeded model token limit: 262144", ErrorKind.CONTEXT_LENGTH),
     (ErrorKind.INVALID_REQUEST, "too many tokens: size limit exceeded by 25836 tokens", ErrorKind.CONTEXT_LENGTH),
     (ErrorKind.RATE_LIMIT, "too many tokens: size limit", ErrorKind.RATE_LIMIT),
     (ErrorKind.UNPROCESSABLE, "Your input exceeds the Context Window of this model", ErrorKind.CONTEXT_LENGTH),
