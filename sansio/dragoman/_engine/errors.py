@@ -26,8 +26,7 @@ def translate_error(
 
     Returns the status and the body for the client, and the error for logs and retries. Between equal protocols the
     upstream's own bytes are kept, if a client of the protocol can read them and the status, which Gemini's repeat, is
-    valid. They are not kept if they say in other words than the vendor's that the prompt is too long, or if a 500 says
-    that the request is at fault.
+    valid. They are not kept if they say in other words than the vendor's that the prompt is too long.
 
     Args:
         status: of the upstream's response.
@@ -48,13 +47,13 @@ def translate_error(
         error = upstream.read_error(status, body)
     if retry_after_s is not None:
         error = msgspec.structs.replace(error, retry_after_s=retry_after_s)
-    # SDKs send a request again after a 500, and the upstream has refused this one for what is in it.
-    refused = status == 500 and STATUS_BY_KIND[error.kind] < 500
-    if valid and not refused and upstream.name == client.name and upstream.is_native_error(body):
+    if valid and upstream.name == client.name and upstream.is_native_error(body):
         markers = upstream.overflow_markers
         # Servers have their own words for it, and agents compact the conversation only at their vendor's.
         if error.kind is not ErrorKind.CONTEXT_LENGTH or not markers or any(map(body.__contains__, markers)):
             return status, body, error
+    # SDKs send a request again after a 500, and the upstream has refused this one for what is in it.
+    refused = status == 500 and STATUS_BY_KIND[error.kind] < 500
     written = msgspec.structs.replace(error, status=None) if refused else error
     status, body = client.write_error(written, request_id)
     return status, body, error

@@ -368,7 +368,7 @@ def test_agents_notice_that_a_prompt_is_too_long_from_any_server(
 def test_a_request_that_cannot_succeed_is_no_fault_of_the_server(upstream: str) -> None:
     """SDKs send it again with every status of a server, whatever the error is."""
     body = encode({"error": {"message": "image input is not supported - hint: ..."}})
-    for client in UPSTREAMS:
+    for client in UPSTREAMS.keys() - {upstream}:
         status, _, error = translate_error(500, body, upstream=upstream, client=client)
         assert (status, error.kind, error.status) == (400, ErrorKind.INVALID_REQUEST, 500), client
 
