@@ -126,7 +126,7 @@ _MESSAGE_PARTS: tuple[tuple[tuple[str, ...], frozenset[ErrorKind] | None, ErrorK
             "exceed context limit",  # Anthropic, of the prompt and max_tokens together
             "reduce the length of the messages",  # Groq
             "maximum allowed input length",
-            "more than max tokens allowed",
+            "tokens in request more than max tokens allowed",  # Z.AI
         ),
         frozenset({ErrorKind.INVALID_REQUEST, ErrorKind.TOO_LARGE, ErrorKind.UNPROCESSABLE}),
         ErrorKind.CONTEXT_LENGTH,
