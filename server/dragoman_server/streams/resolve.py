@@ -93,6 +93,10 @@ def _start(name: bytes, names: _Names) -> _Lookup:
             lookup.addresses = [(family, str(address[0])) for family, _, _, _, address in found]
         except OSError as error:
             lookup.error = error
+            try:
+                socket.socket().close()
+            except OSError as shortage:  # of descriptors: glibc says then that the name is unknown
+                lookup.error = shortage
         except ValueError as error:  # no name at all
             lookup.error = socket.gaierror(socket.EAI_NONAME, str(error))
         with contextlib.suppress(RuntimeError):  # the event loop has ended meanwhile

@@ -1,5 +1,6 @@
 """Names to addresses: what waits for a name server, and what does not."""
 
+import errno
 import socket
 import threading
 from collections.abc import Iterator
@@ -81,6 +82,19 @@ async def test_an_unknown_name_is_an_error_for_each_and_not_kept(server: NameSer
         errors.append(raised.value)
     assert errors[0] is not errors[1]
     assert len(server.asked) == 2
+
+
+async def test_a_name_that_is_unknown_for_want_of_descriptors(
+    server: NameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted() -> socket.socket:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dragoman_server.streams.resolve.socket.socket", exhausted)
+        with pytest.raises(OSError, match="Too many open files") as failed:
+            await resolve("unknown.example")
+    assert failed.value.errno == errno.EMFILE
 
 
 async def test_a_silent_name_server_delays_its_own_names_only(
