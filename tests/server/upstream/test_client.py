@@ -1,5 +1,6 @@
 """The upstream client: responses, errors without secrets, proxies and limits."""
 
+import errno
 import gzip
 import sys
 import threading
@@ -20,6 +21,7 @@ from dragoman_server.platform.off_loop import INLINE_BYTES
 from dragoman_server.upstream.client import UpstreamClient
 from dragoman_server.upstream.content_coding import MAX_PORTION
 from dragoman_server.upstream.errors import (
+    GatewayExhausted,
     UpstreamBroken,
     UpstreamError,
     UpstreamRequestInvalid,
@@ -298,7 +300,19 @@ async def test_any_httpx2_transport_can_replace_ours() -> None:
         assert stream.closed
 
 
+def led_to(error: httpx2.ConnectError, *before: Exception) -> httpx2.ConnectError:
+    """Return an error as httpx2 raises it if all attempts to connect have failed."""
+    error.__cause__ = OSError("all attempts failed")
+    error.__cause__.__context__ = ExceptionGroup("all attempts failed", before)
+    return error
+
+
 OTHERS = {
+    "descriptors": (
+        led_to(httpx2.ConnectError(KEY), OSError(errno.ECONNREFUSED, ""), OSError(errno.EMFILE, "")),
+        GatewayExhausted,
+        "cannot connect to http://up.example",
+    ),
     "connect": (httpx2.ConnectError(KEY), UpstreamUnreachable, "cannot connect to http://up.example"),
     "proxy": (httpx2.ProxyError(KEY), UpstreamUnreachable, "the proxy did not connect to http://up.example"),
     "local": (httpx2.LocalProtocolError(KEY), UpstreamRequestInvalid, "cannot be written as HTTP"),
