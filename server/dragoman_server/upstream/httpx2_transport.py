@@ -69,7 +69,7 @@ def _is_exhausted(error: BaseException) -> bool:
     before = (
         error.exceptions if isinstance(error, BaseExceptionGroup) else (error.__cause__ or error.__context__,)
     )
-    return any([_is_exhausted(each) for each in before if each is not None])
+    return any(map(_is_exhausted, filter(None, before)))
 
 
 async def _pieces(content: StreamedContent) -> AsyncGenerator[bytes]:
