@@ -78,18 +78,20 @@ async def _pieces(content: StreamedContent) -> AsyncGenerator[bytes]:
 
 
 class _Connecting:
-    """Bounds the time until a new connection is ready for its request.
+    """Bounds the time until a new connection is ready for its request, and closes one that does not become ready.
 
     httpcore2 2.16 waits for a proxy as long as for a response (http_proxy.py:258), and leaves a connection to a SOCKS
-    proxy open that does not connect (socks_proxy.py:255).
+    proxy open that does not connect (socks_proxy.py:255). In its pool a connection counts as busy for ever whose
+    handshake with the upstream fails (http_proxy.py:301), or that is cancelled before its request begins.
 
     Attributes:
         scope: Of the request. It is cancelled when the time is over.
     """
 
-    def __init__(self, limit_s: float | None) -> None:
+    def __init__(self, limit_s: float | None, transport: httpx2.AsyncBaseTransport) -> None:
         self.scope = anyio.CancelScope()
         self._limit_s = limit_s
+        self._pool: Any = getattr(transport, "_pool", None)
         self._stream: AsyncResource | None = None
 
     async def trace(self, event: str, info: Mapping[str, Any]) -> None:
@@ -103,9 +105,15 @@ class _Connecting:
 
     async def aclose(self) -> None:
         """Close a connection that has not become ready."""
-        if self._stream is not None:
-            with anyio.move_on_after(_CLOSE_S, shield=True), suppress(OSError):
+        if self._stream is None:
+            return
+        with anyio.move_on_after(_CLOSE_S, shield=True):
+            with suppress(OSError):
                 await self._stream.aclose()
+            used = [request.connection for request in self._pool._requests]
+            for connection in self._pool.connections:
+                if connection not in used and not connection.is_idle():
+                    await connection.aclose()
 
 
 class Httpx2Body:
@@ -163,7 +171,7 @@ class Httpx2Transport:
             "pool": limits.pool_s,
         }
         lines = request.head.split(b"\r\n")[1:-2]
-        connecting = _Connecting(limits.connect_s)
+        connecting = _Connecting(limits.connect_s, self._transport)
         response: httpx2.Response | None = None
         try:
             with _failures(where, self._by), connecting.scope:

@@ -5,6 +5,7 @@ import gzip
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 
 import anyio
 import anyio.lowlevel
@@ -29,6 +30,7 @@ from dragoman_server.upstream.errors import (
     UpstreamTooLarge,
     UpstreamUnreachable,
 )
+from dragoman_server.upstream.pool import PoolLimits
 from dragoman_server.upstream.transport import Http1Transport, UpstreamTimeouts
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
@@ -439,6 +441,22 @@ async def test_a_proxy_that_does_not_connect_has_the_time_for_that() -> None:
                     client, "https://up.example/", proxy=proxy, timeouts=UpstreamTimeouts(connect_s=0.1)
                 )
         assert (type(error), str(error)) == expected, (scheme, script)
+
+
+async def _connects_and_hangs(peer: Peer) -> None:
+    await peer.respond(OK + b"\r\n")
+    await peer.until_closed()
+
+
+async def test_a_failed_connection_by_a_proxy_leaves_room_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dragoman_server.upstream.client.PoolLimits", partial(PoolLimits, connections=1))
+    async with ScriptedServer(*[_connects_and_hangs] * 2) as server, UpstreamClient() as client:
+        for _ in range(2):
+            timeouts = UpstreamTimeouts(connect_s=0.1, pool_s=0.1)
+            error = await failure_of(client, "https://up.example/", proxy=server.url, timeouts=timeouts)
+            assert str(error) == "https://up.example: connect timeout"
 
 
 async def test_a_response_by_a_proxy_may_take_longer_than_to_connect() -> None:
