@@ -283,3 +283,9 @@ def test_a_protocol_says_where_its_signatures_are(bound: bool) -> None:
     remaining = [{"n": 0}] if bound else [{"n": 0}, {"n": 1}]
     assert decode(out.body)["messages"][0]["parts"] == ["text", {"seal": FORGED}, *remaining]
     assert losses_of(out) == ([(LossCode.FOREIGN_SIGNATURE, "/messages/0/parts/3")] if bound else [])
+
+
+def test_a_signature_of_gemini_that_a_client_has_made_up_has_no_text() -> None:
+    made_up = Signature(GEMINI, {"of": "text"}, MODEL)
+    out = relayed(GEMINI, body_of(GEMINI, [carrier(GEMINI, wrapped(GEMINI, made_up))]))
+    assert out.body == sent(GEMINI, [carrier(GEMINI, "") | {"thoughtSignature": None}])

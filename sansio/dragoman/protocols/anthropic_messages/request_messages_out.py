@@ -206,7 +206,7 @@ class ConversationWriter(msgspec.Struct):
         signature = part.signature
         if signature is None:
             self._ledger.dropped(part.path, UNSIGNED)
-        elif signature.origin != NAME:
+        elif signature.origin != NAME or type(signature.native) is not dict:
             self._ledger.foreign_reasoning(part.path, signature.origin)
         else:
             return (signature.native,)

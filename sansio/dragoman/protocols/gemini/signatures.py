@@ -101,7 +101,7 @@ def _replace_signed_part(
     """Return the part with the signature that a wrapped one holds."""
     if native is None:
         return (part,)
-    return ({**part, SIGNATURE: native[SIGNATURE]} if native.get(SIGNED) else native,)
+    return ({**part, SIGNATURE: native.get(SIGNATURE)} if native.get(SIGNED) else native,)
 
 
 SIGNATURE_PLACES = SignaturePlaces(

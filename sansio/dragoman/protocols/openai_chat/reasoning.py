@@ -20,7 +20,7 @@ from dragoman._ir.losses import Ledger
 from dragoman._ir.native import extra_of
 from dragoman._ir.request import Citation, Part, Reasoning, Text
 from dragoman._ir.wrapped_signatures import Signer
-from dragoman._wire.json import JSON, JSONObject, encode
+from dragoman._wire.json import JSON, JSONObject, encode, objects_in
 from dragoman._wire.limits import REASONING_ENTRIES as REASONING_ENTRIES_LIMIT
 from dragoman.codec import SignaturePlaces
 from dragoman.protocols.openai_chat.shapes import REASONING_ENTRY_SHAPE
@@ -416,7 +416,7 @@ def _replace_signed_entry(
     if native is None:
         return (entry,)
     fields, leading = join_native_reasoning([native])
-    entries: list[JSON] = fields.pop("reasoning_details", [])
+    entries = objects_in(fields.pop("reasoning_details", None))
     for key, value in fields.items():
         message.setdefault(key, value)
     if leading:
