@@ -264,13 +264,16 @@ class ResponsesReader:
         return self._all[-1] if index is None and self._all else None  # without an index it is the last one
 
     def _item_of_delta(self, event: JSONObject, kind: str, out: list[Event]) -> OutputItem:
-        """Return the item of a delta: if it is unknown the open one of this kind that was announced, else a new one."""
-        item = self._item_of(event)
-        if item is not None and (item.kind == kind or event.get("output_index") is not None):
+        """Return the item of a delta. If it is unknown it is the open one of this kind, or a new one.
+
+        It is a new one if no item of this kind is announced, and only the indexes tell which one is meant.
+        """
+        item, index = self._item_of(event), event.get("output_index")
+        if item is not None and (item.kind == kind or index is not None):
             return item
-        last = self._all[-1] if self._all else None
-        if last is not None and last.kind == kind and last.announced and not last.finished:
-            return last
+        for last in self._all[-1:]:
+            if last.kind == kind and not last.finished and (last.announced or type(index) is not int):
+                return last
         return self._add_unannounced(event, kind, out)
 
     def _add_unannounced(self, event: JSONObject, kind: str, out: list[Event]) -> OutputItem:
@@ -279,7 +282,7 @@ class ResponsesReader:
         number = index if type(index) is int else len(self._items)
         made = self._add({"type": kind, "id": item_id}, number, out)
         made.announced = False
-        if index is None and item_id is None:
+        if type(index) is not int and item_id is None:
             self._unplaced[kind] = made
         return made
 
