@@ -45,7 +45,7 @@ def event_loop_clock() -> Callable[[], float]:
 
 
 # Clients and upstreams may send any time, and dates end.
-_LAST_TIME = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+_LAST_TIME = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
 
 
 def utc_time(seconds: float) -> datetime:

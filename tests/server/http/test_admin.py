@@ -322,7 +322,7 @@ SHOWN: list[tuple[Health, dict[str, Any]]] = [
     ),  # its cooldown has ended
     (Health(disabled="401"), {"state": "disabled", "cause": "401"}),
     (Health(disabled="401", cooldown_until=NOW + 1, cause="429"), {"state": "disabled", "cause": "401", "cools_until": "2026-11-21T12:00:01.000Z"}),
-    (Health(cooldown_until=1e300, cause="429"), {"state": "cooling", "cause": "429", "cools_until": "9999-12-31T00:00:00.000Z"}),
+    (Health(cooldown_until=1e300, cause="429"), {"state": "cooling", "cause": "429", "cools_until": "9999-12-31T23:59:59.000Z"}),
 ]  # fmt: skip
 
 

@@ -334,7 +334,7 @@ async def test_rows_beyond_the_limit_are_in_the_total() -> None:
         _, usage = await admin("/admin/usage?until=1h&since=3h", gateway)
         assert (usage["total"]["requests"], usage["total"]["cost_usd"]) == (0, 0)
         _, usage = await admin("/admin/usage?until=9999-12-31T23:30Z", gateway)
-        assert usage["until"] == "9999-12-31T00:00:00Z"  # the next hour is in no calendar
+        assert usage["until"] == "9999-12-31T23:59:59Z"  # the next hour is in no calendar
 
 
 def test_which_hours_a_question_is_of_and_what_is_wrong_with_others(monkeypatch: pytest.MonkeyPatch) -> None:
