@@ -110,7 +110,7 @@ class _Connecting:
         with anyio.move_on_after(_CLOSE_S, shield=True):
             with suppress(OSError):
                 await self._stream.aclose()
-            used = [request.connection for request in self._pool._requests]
+            used = {request.connection for request in self._pool._requests}
             for connection in self._pool.connections:
                 if connection not in used and not connection.is_idle():
                     await connection.aclose()
