@@ -100,7 +100,7 @@ class _Connecting:
             self.scope.deadline = anyio.current_time() + self._limit_s
         elif event.endswith("connect_tcp.complete"):
             self._stream = info["return_value"]
-        elif event == "http11.send_request_headers.started" and info["request"].method != b"CONNECT":
+        elif event.endswith(".send_request_headers.started") and info["request"].method != b"CONNECT":
             self.scope.deadline, self._stream = math.inf, None
 
     async def aclose(self) -> None:
@@ -110,6 +110,8 @@ class _Connecting:
         with anyio.move_on_after(_CLOSE_S, shield=True):
             with suppress(OSError):
                 await self._stream.aclose()
+            if self._pool is None:  # another transport that uses httpcore2
+                return
             used = {request.connection for request in self._pool._requests}
             for connection in self._pool.connections:
                 if connection not in used and not connection.is_idle():

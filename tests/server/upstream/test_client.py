@@ -470,6 +470,41 @@ async def test_a_response_by_a_proxy_may_take_longer_than_to_connect() -> None:
         assert await get(client, "http://up.example/", proxy=server.url, timeouts=timeouts) == b"hello"
 
 
+class Traced(httpx2.AsyncBaseTransport):
+    """Connects and sends as httpcore2 does over HTTP/2, behind a transport of somebody else."""
+
+    def __init__(self, *, connects: bool) -> None:
+        self.connects = connects
+        self.closed = anyio.Event()
+
+    async def aclose(self) -> None:
+        self.closed.set()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        trace = request.extensions["trace"]
+        await trace("connection.connect_tcp.started", {})
+        await trace("connection.connect_tcp.complete", {"return_value": self})
+        if self.connects:
+            await trace(
+                "http2.send_request_headers.started", {"request": httpx2.Request("POST", request.url)}
+            )
+        await anyio.sleep(0.1)
+        return httpx2.Response(200, stream=Parts(b"hello"))
+
+
+@one_backend
+async def test_a_connection_of_another_transport_has_its_time() -> None:
+    timeouts = UpstreamTimeouts(connect_s=0.01)
+    ready, late = Traced(connects=True), Traced(connects=False)
+    async with UpstreamClient(transport=ready) as client:
+        assert await get(client, "http://up.example/", timeouts=timeouts) == b"hello"
+        assert not ready.closed.is_set()
+    async with UpstreamClient(transport=late) as client:
+        error = await failure_of(client, "http://up.example/", timeouts=timeouts)
+        assert str(error) == "http://up.example: connect timeout"
+        assert late.closed.is_set()
+
+
 @one_backend
 async def test_a_socks_proxy_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "socksio", None)
