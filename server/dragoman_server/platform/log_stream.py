@@ -50,11 +50,12 @@ class LogStream:
         A terminal is ready if it takes a single byte, and two workers may write for the same room. O_NONBLOCK of the
         file itself would be that of all processes which have it, so it is opened again.
         """
-        self._write_size = _WRITE_SIZE
-        if stat.S_ISFIFO(os.fstat(file).st_mode) or os.isatty(file):
+        self._write_size, self._waits = _WRITE_SIZE, not stat.S_ISREG(mode := os.fstat(file).st_mode)
+        if stat.S_ISFIFO(mode) or os.isatty(file):
             try:
                 file = os.open(f"/proc/self/fd/{file}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
                 weakref.finalize(self, os.close, file).atexit = False
+                self._waits = False
             except OSError:  # it is another user's, or the system is not Linux
                 # "The minimum number of bytes which can be written without blocking to a pipe when the pipe has been
                 # reported as ready for writing" -- https://docs.python.org/3/library/select.html#select.PIPE_BUF
@@ -92,21 +93,31 @@ class LogStream:
 
     def _write_waiting(self, poll: select.poll) -> bool:
         """Write what waits. Return false if not all of it is taken."""
+        is_second = False
         while self._waiting:
-            now = time.monotonic()
-            wait_s = _PATIENCE_S if now >= self._patient_at else 0.0
-            if not poll.poll(wait_s * 1000):
-                if wait_s:
-                    self._patient_at = now + _PATIENT_AGAIN_S
+            if self._waits and not self._is_ready(poll):
                 return False
             # Whole lines, because other workers may write in between.
             size = self._waiting.rfind(b"\n", 0, select.PIPE_BUF) + 1 or self._write_size
             try:
                 written = os.write(self._file, self._waiting[:size])
             except BlockingIOError:
-                return False
+                # A terminal is ready with less room than a line end takes.
+                if is_second or not self._is_ready(poll):
+                    return False
+                is_second = True
             except OSError:
                 self._waiting.clear()  # nothing of a line without its beginning
                 raise
-            del self._waiting[:written]
+            else:
+                del self._waiting[:written]
         return True
+
+    def _is_ready(self, poll: select.poll) -> bool:
+        now = time.monotonic()
+        wait_s = _PATIENCE_S if now >= self._patient_at else 0.0
+        if poll.poll(wait_s * 1000):
+            return True
+        if wait_s:
+            self._patient_at = now + _PATIENT_AGAIN_S
+        return False
