@@ -153,9 +153,8 @@ def print_banner(
 
     def show() -> None:
         lists = fetch_lists(loaded.settings, to_fetch)
-        with suppress(
-            OSError
-        ):  # a full disk, for one: the gateway serves nevertheless, as when a line of the log fails
+        # A full disk, for one: the gateway serves nevertheless, as when a line of the log fails.
+        with suppress(OSError):
             print_lines(banner(loaded, listening, version, lists), sys.stderr, environ)
 
     if to_fetch:

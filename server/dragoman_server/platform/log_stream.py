@@ -50,7 +50,8 @@ class LogStream:
         A terminal is ready if it takes a single byte, and two workers may write for the same room. O_NONBLOCK of the
         file itself would be that of all processes which have it, so it is opened again.
         """
-        self._write_size, self._waits = _WRITE_SIZE, not stat.S_ISREG(mode := os.fstat(file).st_mode)
+        mode = os.fstat(file).st_mode
+        self._write_size, self._waits = _WRITE_SIZE, not stat.S_ISREG(mode)
         if stat.S_ISFIFO(mode) or os.isatty(file):
             try:
                 file = os.open(f"/proc/self/fd/{file}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)

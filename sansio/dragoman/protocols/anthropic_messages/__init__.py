@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
 from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities
-from dragoman.protocols.anthropic_messages.errors import is_native_error, read_error, write_error
+from dragoman.protocols.anthropic_messages.errors import TOO_LONG, is_native_error, read_error, write_error
 from dragoman.protocols.anthropic_messages.observer import MessagesObserver
 from dragoman.protocols.anthropic_messages.request_in import BILLING, read_request
 from dragoman.protocols.anthropic_messages.request_out import request_headers, write_request
@@ -50,7 +50,7 @@ SPEC = UpstreamSpec(
     write_whole=write_whole,
     read_error=read_error,
     is_native_error=is_native_error,
-    overflow_markers=(b"prompt is too long", b"exceed context limit"),  # known to Claude Code 2.1.332
+    overflow_markers=(TOO_LONG.encode(), b"exceed context limit"),  # known to Claude Code 2.1.332
     write_error=write_error,
     observer=MessagesObserver,
     end_markers=(b"message_stop",),

@@ -36,6 +36,9 @@ KIND_BY_TYPE: dict[str, ErrorKind] = {
     "api_error": ErrorKind.SERVER,
 }
 
+# By these words agents notice that a prompt is too long.
+TOO_LONG = "prompt is too long"
+
 # Types that say less than the status: where there is a status, it gives the kind.
 GENERIC_TYPES = frozenset({"invalid_request_error", "api_error"})
 
@@ -137,11 +140,11 @@ def is_native_error(body: bytes) -> bool:
 def error_body(wire_error: WireError, request_id: str | None) -> bytes:
     """Return `{"type": "error", "error": {"type", "message"}, "request_id"}`, with `details` for a known code.
 
-    Agents compact the conversation when the message has the words "prompt is too long".
+    Agents compact the conversation when the message has TOO_LONG in it.
     """
     message = wire_error.message
-    if wire_error.kind is ErrorKind.CONTEXT_LENGTH and "prompt is too long" not in message:
-        message = f"prompt is too long: {message}"
+    if wire_error.kind is ErrorKind.CONTEXT_LENGTH and TOO_LONG not in message:
+        message = f"{TOO_LONG}: {message}"
     error: JSONObject = {"type": TYPES[wire_error.kind], "message": message}
     if wire_error.code in DETAIL_CODES:
         error["details"] = {"error_code": wire_error.code}

@@ -230,9 +230,8 @@ def _read_tool_result(block: JSONObject, path: str, context: ReadContext) -> Par
     content: JSON = block.get("content")
     parts: tuple[Any, ...] = ()
     is_usual = len(block) == (4 if failed is False else 3)
-    if (
-        is_usual and type(call_id) is str
-    ):  # shortcuts for nearly all results: a text, as a string or as the only block
+    if is_usual and type(call_id) is str:
+        # Shortcuts for nearly all results: a text, as a string or as the only block.
         if type(content) is str and content:
             return ToolResult(call_id, (), _FUNCTION, failed, None, path, native=block, plain_text=content)
         if (text := _only_text(content)) is not None:

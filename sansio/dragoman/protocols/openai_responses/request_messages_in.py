@@ -279,9 +279,7 @@ def _read_message(item: JSONObject, path: str, content_path: str, first_path: st
         raise CHECKS.wrong_type(content_path, "a string or an array", content)
     # Nearly all, and most of them have only a role and content, which is faster to see.
     if len(item) == 2 or (len(item) == 3 and "type" in item) or item.keys() <= _USUAL["message"]:
-        only = parts[0] if len(parts) == 1 else None
-        plain = only.text if type(only) is Text and only.shape is None else ""
-        return Message(role, parts, path, native=item, plain_text=plain)
+        return Message(role, parts, path, native=item, plain_text=plain_text_of(parts))
     phase = CHECKS.optional(item, "phase", path, STRING) or None
     return Message(role, parts, path, None, phase, native=item, shape=INPUT_SHAPES["message"])
 
