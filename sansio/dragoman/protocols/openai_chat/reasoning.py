@@ -20,7 +20,7 @@ from dragoman._ir.losses import Ledger
 from dragoman._ir.native import extra_of
 from dragoman._ir.request import Citation, Part, Reasoning, Text
 from dragoman._ir.wrapped_signatures import Signer
-from dragoman._wire.json import JSON, JSONObject, encode, objects_in
+from dragoman._wire.json import JSON, JSONObject, encode, objects_in, text_or_none
 from dragoman._wire.limits import REASONING_ENTRIES as REASONING_ENTRIES_LIMIT
 from dragoman.codec import SignaturePlaces
 from dragoman.protocols.openai_chat.shapes import REASONING_ENTRY_SHAPE
@@ -120,6 +120,24 @@ def _add_members(known: JSONObject, texts: dict[str, list[str]], entry: JSONObje
             known[key] = value
 
 
+def readable_members(fields: JSONObject, path: str, ledger: Ledger) -> JSONObject:
+    """Return the members of a message or delta that are reasoning. Those of another type are noted.
+
+    path: of its choice.
+    """
+    found: JSONObject = {}
+    for field in REASONING_FIELDS:
+        value = fields.get(field)
+        if not value:
+            continue
+        readable = objects_in(value) if field in REASONING_ENTRIES else text_or_none(value)
+        if readable:
+            found[field] = readable
+        if readable != value:
+            ledger.unknown_kind(f"{path}/message/{field}", "reasoning of an unknown type")
+    return found
+
+
 class ReasoningFields(msgspec.Struct):
     """Collects the server's reasoning members of an open block, which become its signature."""
 
@@ -128,22 +146,19 @@ class ReasoningFields(msgspec.Struct):
     emitted: list[str] = []  # the text of the events so far
     _content: JSONObject | None = None
 
-    def add(self, delta: JSONObject) -> str:
-        """Add the members of a delta. Return its text, which several of them may contain."""
+    def add(self, members: JSONObject) -> str:
+        """Add the readable members of a delta. Return its text, which several of them may contain."""
         has_text = False
         seen = bool(self.texts)
-        for field in REASONING_TEXTS:
-            value = delta.get(field)
-            if type(value) is str and value:
+        for field, value in members.items():
+            if type(value) is str:
                 self.texts.setdefault(field, []).append(value)
                 has_text = True
-        for field in REASONING_ENTRIES:
-            value = delta.get(field)
-            if type(value) is list and value:
+            else:
                 entries = self.entries.setdefault(field, ReasoningEntries())
                 for entry in value:
                     entries.add(entry)
-        text = reasoning_text(delta)
+        text = reasoning_text(members)
         # Some servers repeat the whole text in the entry with its signature.
         return "" if seen and not has_text and self._is_emitted(text) else text
 

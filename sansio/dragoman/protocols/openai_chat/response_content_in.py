@@ -25,7 +25,7 @@ from dragoman._ir.shape import has_content, note_unread, response_shape
 from dragoman._wire.exceptions import unreadable_response
 from dragoman._wire.json import JSON, JSONObject, kind_of, object_or_empty, object_or_none, objects_in
 from dragoman.protocols._openai.citations import read_url_citation
-from dragoman.protocols.openai_chat.reasoning import ReasoningFields, entry_text
+from dragoman.protocols.openai_chat.reasoning import ReasoningFields, entry_text, readable_members
 from dragoman.protocols.openai_chat.response_tool_calls_in import (
     IdAllocator,
     ToolCallReader,
@@ -128,9 +128,11 @@ class ChoiceReader(msgspec.Struct):
     def _read_extensions(self, delta: JSONObject, out: list[Event]) -> None:
         """Read the members outside of the official delta: reasoning, annotations, and unknown ones."""
         if any(map(delta.get, REASONING_FIELDS)):
-            if self.kind is not events.REASONING:
-                self._open(events.REASONING, out)
-            self._emit_reasoning(self.reasoning.add(delta), out)
+            members = readable_members(delta, self.path, self._ledger)
+            if members:
+                if self.kind is not events.REASONING:
+                    self._open(events.REASONING, out)
+                self._emit_reasoning(self.reasoning.add(members), out)
             if delta.keys() <= _USUAL_FIELDS:
                 return
         annotations = delta.get("annotations")
