@@ -5,6 +5,7 @@ extra.
 """
 
 import gc
+import os
 import sys
 
 
@@ -13,6 +14,7 @@ def main() -> None:
     # Imports make hardly any garbage, and each collection looks at all that they have loaded. serve() enables it again;
     # the other commands end soon.
     gc.disable()
+    _open_standard_streams()
     try:
         from dragoman_server.cli.commands import main as run
 
@@ -26,6 +28,18 @@ def main() -> None:
             f"dragoman: {error.name} is not installed: this is the library without the gateway. "
             "Install it with its extra `server`, from a clone with: pip install '.[server]'"
         )
+
+
+def _open_standard_streams() -> None:
+    """Open /dev/null for those that the command was started without, as with `2>&-`.
+
+    Python then has None for them, and the next files and sockets would get their numbers.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            os.set_inheritable(number, True)
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115
 
 
 if __name__ == "__main__":

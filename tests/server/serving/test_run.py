@@ -73,6 +73,24 @@ def test_systemd_is_notified_once_it_serves(workers: str, abstract: bool, tmp_pa
             assert server.ready().get("/") == b"hello"
 
 
+@each_worker_count
+@pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
+def test_it_serves_although_it_is_started_without_standard_streams(workers: str, tmp_path: Path) -> None:
+    closed = ("sh", "-c", 'exec "$0" -m dragoman_server serve "$@" 0<&- 1>&- 2>&-', sys.executable)
+    name = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(name)
+        manager.settimeout(60)
+        arguments = ("--port", "0", "--workers", workers, "--usage-store", "memory")
+        with Server(*arguments, env={"NOTIFY_SOCKET": name}, command=closed) as server:
+            assert manager.recv(100) == b"READY=1"
+            # A socket that got one of these numbers would get what libraries print.
+            streams = [os.readlink(f"/proc/{server.pid}/fd/{number}") for number in range(3)]
+            assert streams == ["/dev/null"] * 3
+            server.signal(signal.SIGTERM)
+            assert server.wait() == 0
+
+
 @on_each_asyncio
 @pytest.mark.promise("R2")
 def test_an_open_response_after_the_drain_is_cut_without_an_end(backend: str) -> None:
