@@ -7,8 +7,10 @@ one part, unless the client has requested pieces. A signature becomes reasoning 
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator
 from itertools import count
+from typing import TypeAlias
 
 import msgspec
 
@@ -41,6 +43,9 @@ _TEXT_MEMBERS = frozenset({"text", "thought"})
 
 # What waits for the end of a candidate: the last one that is not empty counts.
 _METADATA = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
+
+# A citation as it came, its source, and its place in the text.
+_Cited: TypeAlias = tuple[JSONObject, JSONObject, JSONObject]
 
 
 class Blocks(msgspec.Struct):
@@ -116,6 +121,7 @@ class CandidateReader(msgspec.Struct):
     finish_reason: the last one that came, None before.
     block: the number of the last block.
     texts: of the open block, if it is text: offsets count its bytes.
+    signed: its signature, which comes behind it.
     """
 
     index: int
@@ -132,7 +138,9 @@ class CandidateReader(msgspec.Struct):
     _parts: int = -1  # the number of the last part
     _args: PartialArguments | None = None  # of the open call
     _members: JSONObject = {}  # for the end
-    _uncited: bool = False  # the sources in them have not been cited yet
+    _uncited: dict[str, deque[_Cited]] = {}  # the citations in them that are in no text yet, by member
+    signed: JSONObject | None = None
+    _before: int = 0  # bytes of the texts before the open one that only signatures divide from it
 
     def read(self, candidate: JSONObject, out: list[Event]) -> None:
         """Read a chunk's candidate."""
@@ -174,7 +182,8 @@ class CandidateReader(msgspec.Struct):
             value = candidate.get(name)
             if name not in _METADATA or (type(value) is dict and value):
                 self._members[name] = value
-                self._uncited = self._uncited or name in _METADATA
+                if not self._blocks.same_protocol:
+                    self._uncited[name] = deque(_cited({name: value}))
 
     def _read_part(self, part: JSONObject, out: list[Event]) -> None:
         kind = next((name for name in DATA_MEMBERS if part.get(name) is not None), None)
@@ -201,7 +210,7 @@ class CandidateReader(msgspec.Struct):
         thought = part.get("thought") is True
         if text:
             kind = events.REASONING if thought else events.TEXT
-            if kind is not self._kind:
+            if kind is not self._kind or self.signed is not None:
                 self._open(kind, out)
             if thought:
                 out.append(events.ReasoningDelta(self.block, text, 0, _SUMMARY))
@@ -213,18 +222,24 @@ class CandidateReader(msgspec.Struct):
             self._parts += 1
         if signature is None:
             return
+        # The client sends a text as one part, with its signature.
+        signs_text = text and not thought
+        native = {SIGNED: "text", SIGNATURE: signature} if signs_text else {**part, "text": text}
+        if self._kind is events.TEXT and not thought and self.signed is None:
+            self.signed = native  # sources of the text may follow
+            return
         if not thought:
-            self._finish_text(out)
             self._end_block(out)
         elif self._kind is not events.REASONING:
             self._open(events.REASONING, out)
-        # The client sends a text as one part, with its signature.
-        signs_text = text and not thought
-        self._sign({SIGNED: "text", SIGNATURE: signature} if signs_text else {**part, "text": text}, out)
+        self._sign(native, out)
 
     def _open(self, kind: BlockKind, out: list[Event]) -> None:
         """Open a block of this kind, for a part."""
-        self.texts = []
+        # A text may go on behind its signature (recorded at Vertex AI in 2026).
+        before = 0 if self.signed is None else self._before + Offsets("".join(self.texts)).size
+        self._end_block(out)
+        self._before, self.texts = before, []
         self._parts += 1
         self._start(kind, out)
 
@@ -248,15 +263,22 @@ class CandidateReader(msgspec.Struct):
             text, self._args = encode_text(self._args.value), None
             # What was cut off must not look complete.
             out.append(events.ArgumentsDelta(self.block, text if complete or text == "{}" else text[:-1]))
+        signed, self.signed = self.signed, None
+        if signed is not None:
+            self._finish_text(out)
         if self._kind is not None:
             out.append(events.BlockEnded(self.block, complete))
             self._kind = None
+        if signed is not None:
+            self._sign(signed, out)
 
     # --- calls --------------------------------------------------------------------------------------------
 
     def _read_call(self, call: JSONObject, signature: str | None, out: list[Event]) -> None:
         name = call.get("name")
         if type(name) is str and name:
+            if self.signed is not None:
+                self._end_block(out)
             self._parts += 1
             if signature is not None:
                 self._sign({SIGNED: "functionCall", SIGNATURE: signature}, out)
@@ -297,18 +319,20 @@ class CandidateReader(msgspec.Struct):
         assert isinstance(delta, events.TextDelta)
         out.insert(texts[0], events.Logprobs(delta.block, tokens))
 
-    def _finish_text(self, out: list[Event]) -> None:
-        """Cite the sources that have come in the open text."""
-        if self._kind is not events.TEXT or self._blocks.same_protocol or not self._uncited:
+    def _finish_text(self, out: list[Event], *, is_last: bool = False) -> None:
+        """Cite in the open text the sources that have come, but for those of a later one."""
+        if self._kind is not events.TEXT or not any(self._uncited.values()):
             return
-        self._uncited = False
         offsets = Offsets("".join(self.texts))
+        end = self._before + offsets.size
         path = f"{self._path}/groundingMetadata/groundingSupports"
-        for native, web, segment in _cited(self._members):
-            url, title = text_or_none(web.get("uri")), text_or_none(web.get("title"))
-            if url is not None:
-                span = _characters(offsets, segment)
-                out.append(events.Annotation(self.block, NAME, native, url, title, *span, path))
+        for cited in self._uncited.values():
+            while cited and (is_last or (read_count(cited[0][2], "startIndex") or 0) < end):
+                native, web, segment = cited.popleft()
+                url, title = text_or_none(web.get("uri")), text_or_none(web.get("title"))
+                if url is not None:
+                    span = _characters(offsets, segment, self._before)
+                    out.append(events.Annotation(self.block, NAME, native, url, title, *span, path))
 
     def _opaque(self) -> list[Event]:
         """Return the parts for which other protocols have no or another place: the search, and the rest as it came."""
@@ -342,8 +366,12 @@ class CandidateReader(msgspec.Struct):
             )
             reason = events.END
         cut = reason in events.TRUNCATING_STOP_REASONS
-        self._finish_text(out)
+        self._finish_text(out, is_last=True)
         self._end_block(out, complete=not cut)
+        if any(self._uncited.values()):
+            self._ledger.dropped(
+                f"{self._path}/groundingMetadata/groundingSupports", "there is no text to cite"
+            )
         explanation = self._message if reason is events.CONTENT_FILTER else None
         if self._message not in (explanation, _CALL_MESSAGE) and not self._blocks.same_protocol:
             self._ledger.dropped(
@@ -368,11 +396,11 @@ def _token(token: JSONObject) -> JSONObject:
     }
 
 
-def _cited(metadata: JSONObject) -> list[tuple[JSONObject, JSONObject, JSONObject]]:
-    """Return each citation as it came, its source, and its place in the text."""
+def _cited(metadata: JSONObject) -> list[_Cited]:
+    """Return the citations."""
     grounding, citations = metadata.get("groundingMetadata") or {}, metadata.get("citationMetadata") or {}
     sources = objects(grounding.get("groundingChunks"))
-    found: list[tuple[JSONObject, JSONObject, JSONObject]] = []
+    found: list[_Cited] = []
     for support in objects(grounding.get("groundingSupports")):
         place = next(iter(objects(support.get("segment"))), {})
         indices = support.get("groundingChunkIndices")
@@ -387,10 +415,14 @@ def _cited(metadata: JSONObject) -> list[tuple[JSONObject, JSONObject, JSONObjec
     return found
 
 
-def _characters(offsets: Offsets, segment: JSONObject) -> tuple[int | None, int | None]:
-    """Return the span of a segment in characters: it counts bytes of UTF-8, and leaves out a start of 0."""
-    start, end = read_count(segment, "startIndex") or 0, read_count(segment, "endIndex")
-    if end is None or not start < end <= offsets.size:
+def _characters(offsets: Offsets, segment: JSONObject, before: int) -> tuple[int | None, int | None]:
+    """Return the span of a segment in characters: it counts bytes of UTF-8, and leaves out a start of 0.
+
+    before: bytes that it counts before the text.
+    """
+    start = (read_count(segment, "startIndex") or 0) - before
+    end = (read_count(segment, "endIndex") or 0) - before
+    if not 0 <= start < end <= offsets.size:
         return None, None
     return offsets.to_characters(start), offsets.to_characters(end)
 

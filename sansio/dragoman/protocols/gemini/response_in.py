@@ -79,9 +79,11 @@ class GeminiReader:
                 return out
         return [*out, events.ENDED]
 
-    def template_for(self, delta: Delta) -> DeltaTemplate:
+    def template_for(self, delta: Delta) -> DeltaTemplate | None:
         """Return how to read later frames. On Vertex AI only the last one has counts."""
         candidate = next(each for each in self._candidates.values() if each.block == delta.block)
+        if candidate.signed is not None:
+            return None
         on_texts = candidate.texts.extend if isinstance(delta, events.TextDelta) else None
         return DeltaTemplate(b"text", on_texts, counts=b"usageMetadata")
 
