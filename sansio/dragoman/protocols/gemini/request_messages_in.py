@@ -66,6 +66,7 @@ class ConversationReader(msgspec.Struct):
     _answered: set[str] = set()
     _is_native: bool = True  # the message says what the content says
     _thoughts: list[Reasoning] = []  # without a signature, which a later part may carry
+    _signed_later: list[Reasoning] = []  # those of the message whose text has come to such a signature
 
     def read(self, contents: JSON) -> list[Message]:
         """Return the messages of a list of contents, or of a single one in its place."""
@@ -146,9 +147,10 @@ class ConversationReader(msgspec.Struct):
         self, role: Role, read: list[Part], path: str, content: JSONObject | None, shape: JSON
     ) -> Message:
         """Return the message of what was read. content: the only one that it comes from, None if there are several."""
-        if self._thoughts:
-            read += self._thoughts
-            self._thoughts = []
+        self._thoughts = []
+        if self._signed_later:
+            moved, self._signed_later = set(map(id, self._signed_later)), []
+            read = [part for part in read if id(part) not in moved]
         if role == "assistant" and len(read) > 1:
             texts = [part for part in read if type(part) is Text]
             if len(texts) > 1 or (texts and not texts[0].text):
@@ -188,7 +190,7 @@ class ConversationReader(msgspec.Struct):
         if type(found) is Reasoning:
             if not signed:
                 self._thoughts.append(found)
-            return signed
+            return signed or (found,)
         if signature and type(found) is Text and not found.text:
             return signed  # there only for the signature
         if not signed:
@@ -200,14 +202,13 @@ class ConversationReader(msgspec.Struct):
         return (*signed, found)
 
     def _signatures(self, part: JSONObject, kind: str | None, path: str) -> tuple[Part, ...]:
-        """Return what a part's signature carries, as reasoning. Thoughts before it are the text of the first."""
+        """Return what a part's signature carries, as reasoning. If it is wrapped, thoughts before it are its text."""
         text, is_thought = text_or_none(part.get(SIGNATURE)), part.get("thought") is True
-        thoughts, self._thoughts = self._thoughts, []
         if text is None or text in tables.PLACEHOLDERS:
-            if is_thought:
-                self._thoughts = thoughts  # more may come
-                return ()
-            return tuple(thoughts)
+            if not is_thought:
+                self._thoughts = []
+            return ()
+        thoughts, self._thoughts = self._thoughts, []
         if not is_thought:
             path = f"{path}/{SIGNATURE}"
         seen = part["text"] if is_thought and type(part.get("text")) is str else ""
@@ -216,13 +217,14 @@ class ConversationReader(msgspec.Struct):
             if kind is None or part.get("thought") or not part[kind]:
                 native = part  # there only for its signature, or thoughts
             elif kind not in _READERS:
-                return tuple(thoughts)  # the part stays as it came
-            return (*thoughts, Reasoning(seen, Signature(NAME, native), path))
+                return ()  # the part stays as it came
+            return (Reasoning(seen, Signature(NAME, native), path),)
         self._is_native = False
-        readable = "".join([*[thought.text for thought in thoughts], seen])
         blocks = [Reasoning("", signature, path) for signature in self.signer.unwrap_list(text)]
         if not blocks:
-            return (*thoughts, Reasoning("", None, path, forged=True))
+            return (Reasoning("", None, path, forged=True),)
+        self._signed_later += thoughts
+        readable = "".join([*[thought.text for thought in thoughts], seen])
         return (msgspec.structs.replace(blocks[0], text=readable), *blocks[1:])
 
     def _text(self, part: JSONObject, path: str) -> Part:
