@@ -20,6 +20,7 @@ from dragoman._ir.native import overlaid
 from dragoman._ir.request import Media, Message, Part, Request, Text, ToolResult
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
+from dragoman.protocols._openai.tool_results import mark_error
 from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
 from dragoman.protocols.openai_chat.request_messages_out import (
     TEXT_PART_KEYS,
@@ -286,8 +287,7 @@ class MessageWriter:
             content.append({"type": "text", "text": f"[{part.kind}: see the next message]"})
             self._ledger.altered(part.path, "moved out of the tool result into a user message after it")
         if result.is_error:
-            _prefix(content, "Error: ")
-            self._ledger.altered(f"{result.path}/is_error", 'sent as the text "Error: " before the output')
+            mark_error(result, content, "text", self._ledger)
         body: JSONObject = {"role": "tool", "tool_call_id": result.call_id}
         mark = result.cache
         if mark is not None:
@@ -338,10 +338,3 @@ def _tag_texts(content: list[JSONObject], tag: str) -> None:
     for part in content:
         if part.keys() >= TEXT_PART_KEYS:
             part["text"] = f"<{tag}>\n{part['text']}\n</{tag}>"
-
-
-def _prefix(content: list[JSONObject], text: str) -> None:
-    if content and content[0].get("type") == "text":
-        content[0]["text"] = text + content[0]["text"]
-    else:
-        content.insert(0, {"type": "text", "text": text.rstrip(": ")})

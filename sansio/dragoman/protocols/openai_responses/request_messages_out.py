@@ -29,6 +29,7 @@ from dragoman._ir.request import (
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols._openai.settings import CACHE_TTLS
+from dragoman.protocols._openai.tool_results import mark_error
 from dragoman.protocols.openai_responses.checks import has_unmapped_citations, write_citations
 from dragoman.protocols.openai_responses.tables import (
     CALL_ITEMS,
@@ -216,11 +217,7 @@ class InputWriter(msgspec.Struct):
         for each in part.parts:
             self._write_content(each, "user", output)
         if part.is_error:
-            self._ledger.altered(f"{part.path}/is_error", 'sent as the text "Error: " before the output')
-            if output and output[0]["type"] == "input_text":
-                output[0]["text"] = f"Error: {output[0]['text']}"
-            else:
-                output.insert(0, {"type": "input_text", "text": "Error: "})
+            mark_error(part, output, "input_text", self._ledger)
         if not output:
             return ""
         if len(output) == 1 and len(output[0]) == 2 and output[0]["type"] == "input_text":
