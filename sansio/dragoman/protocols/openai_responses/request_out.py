@@ -87,7 +87,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
         out["stream"] = True
     text_settings: JSONObject = {}
     if settings.response_format is not None:
-        text_settings["format"] = _write_format(settings.response_format, ledger)
+        text_settings["format"] = _write_format(settings.response_format)
     verbosity = settings.params.get("verbosity")
     if verbosity is not None:
         text_settings["verbosity"] = verbosity
@@ -239,7 +239,7 @@ def _with_kept_members(
     return out
 
 
-def _write_format(text_format: ResponseFormat, ledger: Ledger) -> JSONObject:
+def _write_format(text_format: ResponseFormat) -> JSONObject:
     if text_format.schema is None:
         return {"type": "json_object"}
     out: JSONObject = {
