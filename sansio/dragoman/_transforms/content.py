@@ -38,11 +38,15 @@ def fit_cache_marks(request: Request, context: PassContext) -> Request:
         ledger.dropped(request.path_of("prompt_cache_options"), _NO_MARKS)
         params = {param: value for param, value in request.params.items() if param != "prompt_cache_options"}
         request = msgspec.structs.replace(request, params=params)
-    # Objects of another protocol are not sent.
+    # Objects of another protocol are not sent, but for tools that have a function.
     marked = [
         node
         for node in nodes
-        if node.cache is not None and getattr(node, "origin", "") in ("", upstream.name)
+        if node.cache is not None
+        and (
+            getattr(node, "origin", "") in ("", upstream.name)
+            or getattr(node, "function_fallback", None) is not None
+        )
     ]
     if not marked:
         return request  # as most are

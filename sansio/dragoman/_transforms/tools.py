@@ -237,7 +237,7 @@ class _ToolFitter:
         )
         self._functions[tool.kind] = name
         self._ledger.altered(tool.path, f"the tool {tool.kind} was sent as a function")
-        return function if name == function.name else changed(function, name=name)
+        return changed(function, name=name, cache=tool.cache)
 
     def choice(self, choice: ToolChoice) -> ToolChoice:
         allowed = tuple([self._ref(each) for each in choice.allowed])

@@ -71,7 +71,9 @@ def read_tool(tool: JSONObject, path: str, servers: dict[str, JSONObject]) -> To
     described = fallback_schema(tool, kind)
     if described is not None:
         description, schema = described
-        function = {**tool, "description": description, "input_schema": schema, "strict": None}
+        # Its cache mark is that of the tool itself, which may be dropped.
+        replaced = {"description": description, "input_schema": schema, "strict": None, "cache_control": None}
+        function = {**tool, **replaced}
         fallback = _read_function(function, path)
     return HostedTool(NAME, kind, tool, path, function_fallback=fallback)
 
