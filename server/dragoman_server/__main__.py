@@ -4,13 +4,14 @@ An installation without the extra `server` has the command too, but not the pack
 extra.
 """
 
+import errno
 import gc
 import os
 import sys
 
 
 def main() -> None:
-    """Run the command. Exit with 1 if a package of the extra is missing, with 130 at Ctrl-C."""
+    """Run the command. Exit with 1 if a package of the extra is missing or a disk is full, with 130 at Ctrl-C."""
     # Imports make hardly any garbage, and each collection looks at all that they have loaded. serve() enables it again;
     # the other commands end soon.
     gc.disable()
@@ -21,6 +22,10 @@ def main() -> None:
         run(prog_name="dragoman")
     except KeyboardInterrupt:
         sys.exit(130)  # 128 + SIGINT, as a shell reports it; it came during the imports
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        sys.exit(f"dragoman: {error}")  # stdout is such a file, say
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in ("dragoman", "dragoman_server"):
             raise  # a bug of ours

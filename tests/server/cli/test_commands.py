@@ -346,17 +346,30 @@ def test_the_module_is_the_same_command(
     assert (left.value.code, capsys.readouterr().out) == (0, f"dragoman {version('dragoman')}\n")
 
 
-def test_ctrl_c_during_the_imports_has_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        pytest.param(KeyboardInterrupt(), 130, id="during the imports"),
+        pytest.param(
+            OSError(errno.ENOSPC, "No space left on device"),
+            "dragoman: [Errno 28] No space left on device",
+            id="stdout is a file on a full disk",
+        ),
+    ],
+)
+def test_it_ends_without_a_traceback(
+    error: BaseException, code: int | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import dragoman_server.__main__ as module
 
-    def interrupted(*args: object, **kwargs: object) -> None:
-        raise KeyboardInterrupt
+    def fails(*args: object, **kwargs: object) -> None:
+        raise error
 
-    monkeypatch.setattr("dragoman_server.cli.commands.main", interrupted)
+    monkeypatch.setattr("dragoman_server.cli.commands.main", fails)
     with pytest.raises(SystemExit) as left:
         module.main()
     gc.enable()
-    assert left.value.code == 130
+    assert left.value.code == code
 
 
 def test_looking_at_the_configuration_does_not_import_the_server() -> None:
