@@ -10,6 +10,7 @@ import itertools
 import os
 import socket
 import ssl
+from collections.abc import Iterable
 
 import anyio
 import anyio.lowlevel
@@ -23,6 +24,8 @@ ATTEMPT_DELAY_S = 0.25
 
 # Errors of a socket that follow from this process and its machine, whoever the peer is. See also resolve().
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EAGAIN)
+# Those that say so of some addresses only: no free port, no route, IPv6 that is switched off.
+_NO_WAY = (errno.EADDRNOTAVAIL, errno.ENETUNREACH, errno.ENETDOWN)
 
 # Requests must not wait for Nagle's algorithm. A model may send nothing for minutes, and without probes of the kernel a
 # NAT then drops the connection, or a dead peer is not noticed.
@@ -92,11 +95,23 @@ async def connect(host: str, port: int) -> socket.socket:
                     await failed.wait()
         await anyio.lowlevel.checkpoint_if_cancelled()  # see return_if_cancelled()
         if not connected:
-            raise errors.pop(0) if errors else OSError("the name has no address")
+            errors[:] = [cause_of(errors)]
+            raise errors.pop()  # not by a name, for the same reason
         return connected.pop(0)
     finally:
         for late in connected:
             late.close()
+
+
+def cause_of(errors: Iterable[OSError]) -> OSError:
+    """Return the error for a host, of those for its addresses; see is_of_machine()."""
+    order = sorted(errors, key=lambda error: (error.errno not in EXHAUSTED, error.errno in _NO_WAY))
+    return order[0] if order else OSError("the name has no address")
+
+
+def is_of_machine(error: OSError) -> bool:
+    """True if this machine could not try to connect, so that the host is not to blame."""
+    return error.errno in EXHAUSTED or error.errno in _NO_WAY
 
 
 async def _connect(family: socket.AddressFamily, address: str, port: int) -> socket.socket:

@@ -51,7 +51,7 @@ class UpstreamUnreachable(UpstreamError):
 
 
 class GatewayExhausted(UpstreamUnreachable):
-    """There is no descriptor, memory or thread for a connection."""
+    """This machine has no descriptor, memory, thread, port or route for a connection."""
 
     of_gateway = True
 

@@ -15,7 +15,7 @@ from anyio.abc import AsyncResource
 
 from dragoman_server.hosts import StreamedContent
 from dragoman_server.streams.byte_stream import Take
-from dragoman_server.streams.connect import EXHAUSTED
+from dragoman_server.streams.connect import cause_of, is_of_machine
 from dragoman_server.upstream import errors
 from dragoman_server.upstream.transport import Http1Request
 
@@ -54,7 +54,7 @@ def _failures(where: str, by: str = "") -> Iterator[None]:
         if (phase := _PHASES.get(type(error))) is not None:
             raise errors.UpstreamTimeout(f"{where}: {phase.value} timeout", phase) from None
         failure, text = _FAILURES.get(type(error), _OTHER_FAILURE)
-        if isinstance(error, httpx2.ConnectError) and _is_exhausted(error):
+        if isinstance(error, httpx2.ConnectError) and is_of_machine(cause_of(_causes(error))):
             failure = errors.GatewayExhausted
         raise failure(text.format(where=where, by=by)) from None
     except _SOCKS_ERRORS:
@@ -62,14 +62,15 @@ def _failures(where: str, by: str = "") -> Iterator[None]:
         raise failure(text.format(where=where)) from None
 
 
-def _is_exhausted(error: BaseException) -> bool:
-    """True if it, or one of the errors that have led to it, is of EXHAUSTED."""
-    if isinstance(error, OSError) and error.errno in EXHAUSTED:
-        return True
+def _causes(error: BaseException) -> Iterator[OSError]:
+    """Yield the errors of the system that have led to it."""
+    if isinstance(error, OSError) and error.errno is not None:
+        yield error
     before = (
         error.exceptions if isinstance(error, BaseExceptionGroup) else (error.__cause__ or error.__context__,)
     )
-    return any(map(_is_exhausted, filter(None, before)))
+    for each in filter(None, before):
+        yield from _causes(each)
 
 
 async def _pieces(content: StreamedContent) -> AsyncGenerator[bytes]:

@@ -22,7 +22,7 @@ import msgspec
 from dragoman_server.hosts import StreamedContent
 from dragoman_server.platform.cancellation import return_if_cancelled
 from dragoman_server.streams.byte_stream import ByteStream, Take
-from dragoman_server.streams.connect import EXHAUSTED, connect, open_byte_stream
+from dragoman_server.streams.connect import connect, is_of_machine, open_byte_stream
 from dragoman_server.streams.http1_body import BodyDecoder, FramingError
 from dragoman_server.upstream import errors
 from dragoman_server.upstream.http1 import Http1Exchange, ResponseHead, chunk
@@ -300,8 +300,7 @@ class Http1Transport:
             late = f"cannot connect to {where}: no response within {timeout_s} s"
             raise errors.UpstreamTimeout(late, errors.UpstreamTimeoutPhase.CONNECT) from None
         except OSError as error:
-            is_exhausted = error.errno in EXHAUSTED
-            failed = errors.GatewayExhausted if is_exhausted else errors.UpstreamUnreachable
+            failed = errors.GatewayExhausted if is_of_machine(error) else errors.UpstreamUnreachable
             raise failed(f"cannot connect to {where}: {_reason(error)}") from None
 
     def _tls_context(self) -> ssl.SSLContext:

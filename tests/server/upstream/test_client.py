@@ -315,6 +315,11 @@ OTHERS = {
         GatewayExhausted,
         "cannot connect to http://up.example",
     ),
+    "a family without a route": (
+        led_to(httpx2.ConnectError(KEY), OSError(errno.ECONNREFUSED, ""), OSError(errno.ENETUNREACH, "")),
+        UpstreamUnreachable,
+        "cannot connect to http://up.example",
+    ),
     "connect": (httpx2.ConnectError(KEY), UpstreamUnreachable, "cannot connect to http://up.example"),
     "proxy": (httpx2.ProxyError(KEY), UpstreamUnreachable, "the proxy did not connect to http://up.example"),
     "local": (httpx2.LocalProtocolError(KEY), UpstreamRequestInvalid, "cannot be written as HTTP"),

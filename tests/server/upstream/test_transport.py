@@ -357,13 +357,19 @@ async def test_connection_refused() -> None:
             assert counts(transport) == (0, 0)
 
 
-async def test_without_a_descriptor_the_gateway_is_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(errno.EMFILE, "Too many open files"), (errno.EADDRNOTAVAIL, "Cannot assign requested address")],
+)
+async def test_without_a_descriptor_or_a_port_the_gateway_is_the_cause(
+    number: int, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def exhausted(host: str, port: int) -> socket.socket:
-        raise OSError(errno.EMFILE, "")
+        raise OSError(number, "")
 
     monkeypatch.setattr("dragoman_server.upstream.transport.connect", exhausted)
     async with aclosing(Http1Transport()) as transport:
-        with pytest.raises(UpstreamUnreachable, match="Too many open files") as failed:
+        with pytest.raises(UpstreamUnreachable, match=text) as failed:
             await transport.send(request_to("http://127.0.0.1/"))
         assert failed.value.of_gateway
         assert counts(transport) == (0, 0)

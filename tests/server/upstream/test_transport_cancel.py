@@ -1,5 +1,6 @@
 """Cancelled or closed at any point, the transport closes its socket at once and keeps no slot of the pool."""
 
+import errno
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing
@@ -12,7 +13,13 @@ from http_server import TIMEOUT_S, DeafServer, Peer, ScriptedServer, answering, 
 from transport_requests import read, request_to
 from virtual_time import REAL_BACKENDS, UVLOOP, VIRTUAL_BACKENDS
 
-from dragoman_server.streams.connect import ATTEMPT_DELAY_S, _alternate_families, connect, open_byte_stream
+from dragoman_server.streams.connect import (
+    ATTEMPT_DELAY_S,
+    _alternate_families,
+    connect,
+    is_of_machine,
+    open_byte_stream,
+)
 from dragoman_server.upstream.errors import UpstreamBroken, UpstreamTimeout
 from dragoman_server.upstream.transport import Http1Request, Http1Transport, PoolLimits
 
@@ -225,6 +232,30 @@ async def test_after_an_address_that_fails_the_next_is_tried_at_once(
     with pytest.raises(ConnectionRefusedError, match="AF_INET6"):
         await connect("up.example", 80)
     assert anyio.current_time() == 0
+
+
+@pytest.mark.backends(*VIRTUAL_BACKENDS)
+@pytest.mark.parametrize(
+    ("of_6", "of_4", "named"),
+    [
+        # IPv6 is switched off, and the host is down: the host is to blame.
+        (errno.EADDRNOTAVAIL, errno.ECONNREFUSED, errno.ECONNREFUSED),
+        (errno.ENETUNREACH, errno.ENETUNREACH, errno.ENETUNREACH),
+        # It could have been the address that works.
+        (errno.ECONNREFUSED, errno.EMFILE, errno.EMFILE),
+    ],
+)
+async def test_the_error_of_several_addresses(
+    of_6: int, of_4: int, named: int, two_addresses: Callable[[Attempt], None]
+) -> None:
+    async def attempt(family: socket.AddressFamily) -> socket.socket:
+        raise OSError(of_6 if family is V6 else of_4, "")
+
+    two_addresses(attempt)
+    with pytest.raises(OSError) as failed:  # noqa: PT011 - its number is what is compared
+        await connect("up.example", 80)
+    assert failed.value.errno == named
+    assert is_of_machine(failed.value) == (named != errno.ECONNREFUSED)
 
 
 @pytest.mark.backends(*VIRTUAL_BACKENDS)
