@@ -5,7 +5,8 @@ plain function, so cleanup needs no await, and no cancellation can interrupt it.
 never exceed the limit: an idle connection to another origin is closed for a new one.
 
 Connections that have been idle for too long are dropped by the task that runs close_expired(); they, and one that the
-server has closed, at the latest when they are next considered for reuse.
+server has closed, at the latest when they are next considered for reuse. One that is always in use would lead to the same
+address whatever becomes of its name, so it has a maximal age.
 """
 
 from collections import OrderedDict, defaultdict
@@ -25,11 +26,13 @@ class PoolLimits(msgspec.Struct, frozen=True):
     Attributes:
         connections: Busy and idle ones; by default as many as clients may have.
         idle_s: Seconds for which an idle one stays usable.
+        age_s: Seconds after its first response from which on one is not kept.
     """
 
     connections: int = 10_000
     idle_connections: int = 100
     idle_s: float = 30.0
+    age_s: float = 300.0
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -43,6 +46,7 @@ class Origin(msgspec.Struct, frozen=True):
 class _Idle(msgspec.Struct, frozen=True):
     of_origin: list[ByteStream]
     expires_at: float
+    old_at: float
 
 
 class ConnectionLease(msgspec.Struct, eq=False):
@@ -53,14 +57,16 @@ class ConnectionLease(msgspec.Struct, eq=False):
     _idle: list[ByteStream]  # of the origin
     released: bool = False
     stream: ByteStream | None = None
+    _old_at: float | None = None  # None for a new connection
 
     def reuse(self) -> ByteStream | None:
         """Return the youngest usable idle connection to the origin, if there is one."""
         pool, streams = self._pool, self._idle
         while streams:
             stream = streams.pop()
-            if pool._idle.pop(stream).expires_at > pool.time() and stream.is_reusable():
-                self.stream = stream
+            idle = pool._idle.pop(stream)
+            if idle.expires_at > pool.time() and stream.is_reusable():
+                self.stream, self._old_at = stream, idle.old_at
                 return stream
             stream.abort()
         if pool.busy + len(pool._idle) > pool._limits.connections:
@@ -74,12 +80,15 @@ class ConnectionLease(msgspec.Struct, eq=False):
         self.released = True
         pool, stream, self.stream = self._pool, self.stream, None
         if stream is not None:
+            now, limits = pool.time(), pool._limits
+            old_at = now + limits.age_s if self._old_at is None else self._old_at
             # The list is another one after drop_idle().
-            if keep and not pool._closed and pool._idle_of.get(self._origin) is self._idle:
-                pool._idle[stream] = _Idle(self._idle, pool.time() + pool._limits.idle_s)
+            is_current = not pool._closed and pool._idle_of.get(self._origin) is self._idle
+            if keep and is_current and now < old_at:
+                pool._idle[stream] = _Idle(self._idle, now + limits.idle_s, old_at)
                 self._idle.append(stream)
                 pool._idle_changes.note()
-                if len(pool._idle) > pool._limits.idle_connections:
+                if len(pool._idle) > limits.idle_connections:
                     pool._drop_oldest()
             else:
                 stream.abort()

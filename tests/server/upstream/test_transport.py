@@ -587,31 +587,47 @@ async def test_no_more_idle_connections_than_allowed() -> None:
         assert not server.peers[1].gone.is_set()
 
 
+class Connection:
+    """A stream that notes in `closed` when it was closed."""
+
+    def __init__(self, name: str, closed: dict[str, float]) -> None:
+        self.name, self._closed = name, closed
+
+    def is_reusable(self) -> bool:
+        return True
+
+    def abort(self) -> None:
+        self._closed[self.name] = anyio.current_time()
+
+
 @pytest.mark.backends(*VIRTUAL_BACKENDS)
-async def test_an_idle_connection_is_closed_when_its_time_is_over_though_no_request_comes() -> None:
+@pytest.mark.parametrize(
+    ("uses", "closed_at"),
+    [
+        pytest.param(
+            {5: "a1", 10: "b1", 20: "a2", 100: "c1"}, {"b1": 40, "a1": 50, "c1": 130}, id="no request comes"
+        ),
+        # In the end it may lead to an address that its name has no longer.
+        pytest.param(
+            {at: f"a{at}" for at in range(0, 330, 15)}, {"a0": 300, "a315": 345}, id="requests come for ever"
+        ),
+    ],
+)
+async def test_an_idle_connection_is_closed_when_its_time_is_over(
+    uses: dict[int, str], closed_at: dict[str, float]
+) -> None:
     closed: dict[str, float] = {}
-
-    class Stream:
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def is_reusable(self) -> bool:
-            return True
-
-        def abort(self) -> None:
-            closed[self.name] = anyio.current_time()
-
     gateway = Gateway(Settings())
     async with gateway.open():
         transport = gateway.client._direct
         assert isinstance(transport, Http1Transport)
-        for at, name in ((5, "a1"), (10, "b1"), (20, "a2"), (100, "c1")):
+        for at, name in uses.items():
             await anyio.sleep_until(at)
             lease = await transport.pool.lease(Origin("http", name[0], 80), None)
-            lease.stream = lease.reuse() or cast(ByteStream, Stream(name))
+            lease.stream = lease.reuse() or cast(ByteStream, Connection(name, closed))
             lease.release(keep=True)
         await anyio.sleep(100)
-    assert closed == {"b1": 40, "a1": 50, "c1": 130}
+    assert closed == closed_at
 
 
 async def test_closing_the_transport_closes_idle_connections_now_and_busy_ones_when_they_end() -> None:
