@@ -3,14 +3,17 @@
 The system's resolver blocks a thread, for minutes if a name server does not respond, and cannot be cancelled. So a name
 has at most one thread, whoever waits for it and however many of them leave, and no pool of threads that others need. A
 literal address needs none.
+
+While no name server answers, a name has the addresses that it had last: https://www.rfc-editor.org/rfc/rfc8767.
 """
 
 import contextlib
 import errno
 import ipaddress
+import math
 import socket
 import threading
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import anyio
 import anyio.from_thread
@@ -20,6 +23,12 @@ Address: TypeAlias = tuple[socket.AddressFamily, str]
 
 # Seconds for which addresses are kept. Shorter than any TTL that matters, long enough for a burst of connections.
 KEPT_S = 10.0
+# Seconds for which they are used while no name server answers: a plain connection does not notice that another host has
+# the address by now.
+STALE_S = 3600.0
+# Until then an answer is waited for where there are such addresses, once in KEPT_S. "The suggested value is 1.8 seconds"
+# -- RFC 8767, 5
+PATIENCE_S = 1.8
 # Names that are looked up at a time, a thread each. A gateway has fewer upstreams, proxies included.
 MAX_LOOKUPS = 128
 # Names whose addresses are kept, the oldest go first.
@@ -34,13 +43,29 @@ class _Lookup:
         self.addresses: list[Address] = []
         self.error: OSError | None = None
 
+    @property
+    def is_answered(self) -> bool:
+        """True if a name server has said which addresses there are, or that there is none."""
+        if isinstance(self.error, socket.gaierror):
+            return self.error.errno != socket.EAI_AGAIN
+        return self.done.is_set() and self.error is None
+
+
+class _Kept(NamedTuple):
+    addresses: list[Address]
+    found_at: float
+    until: float  # then the name is looked up again
+
+
+_NOTHING = _Kept([], -math.inf, -math.inf)
+
 
 class _Names:
     """The resolved names of one event loop."""
 
     def __init__(self) -> None:
         self.running: dict[bytes, _Lookup] = {}
-        self.kept: dict[bytes, tuple[float, list[Address]]] = {}  # until when, in the order of the look-ups
+        self.kept: dict[bytes, _Kept] = {}  # in the order of the look-ups
 
 
 _names: anyio.lowlevel.RunVar[_Names] = anyio.lowlevel.RunVar("dragoman_names")
@@ -59,13 +84,18 @@ async def resolve(host: str) -> list[Address]:
         _names.set(names := _Names())
     # As bytes, because the host is ASCII and need not be a valid IDNA name ("my_host").
     name = host.encode()
-    until, addresses = names.kept.get(name, (0.0, []))
-    if anyio.current_time() < until:
-        return addresses
+    kept, now = names.kept.get(name, _NOTHING), anyio.current_time()
+    if now < kept.until:
+        return kept.addresses
     lookup = names.running.get(name)
     if lookup is None:
         lookup = _start(name, names)
-    await lookup.done.wait()
+    is_usable = now < kept.found_at + STALE_S
+    with anyio.move_on_after(PATIENCE_S if is_usable else None):
+        await lookup.done.wait()
+    if is_usable and not lookup.is_answered:
+        names.kept[name] = kept._replace(until=anyio.current_time() + KEPT_S)
+        return kept.addresses
     if lookup.error is not None:
         # Another one for each, because a traceback belongs to its request.
         raise type(lookup.error)(*lookup.error.args)
@@ -80,12 +110,14 @@ def _start(name: bytes, names: _Names) -> _Lookup:
 
     def finish() -> None:
         del names.running[name]
-        names.kept.pop(name, None)
+        lookup.done.set()
+        if lookup.is_answered:
+            names.kept.pop(name, None)
         if lookup.error is None:
-            names.kept[name] = anyio.current_time() + KEPT_S, lookup.addresses
+            now = anyio.current_time()
+            names.kept[name] = _Kept(lookup.addresses, now, now + KEPT_S)
             if len(names.kept) > MAX_KEPT:
                 del names.kept[next(iter(names.kept))]
-        lookup.done.set()
 
     def look_up() -> None:
         try:

@@ -18,19 +18,28 @@ V4, V6 = socket.AF_INET, socket.AF_INET6
 
 
 class NameServer:
-    """Answers at once, except for names that begin with "silent": those wait until the test ends."""
+    """Answers at once, except for names that begin with "silent": those wait until the test ends.
+
+    error: what it answers to all others.
+    """
 
     def __init__(self) -> None:
         self.asked: list[bytes] = []
         self.ended = threading.Event()
+        self.error: int | None = None
 
     def getaddrinfo(self, name: bytes, port: None, **options: int) -> list[tuple[object, ...]]:
         self.asked.append(name)
+        if self.error is not None:
+            raise socket.gaierror(self.error, "an error")
         if name.startswith(b"silent"):
             self.ended.wait()
         if name.startswith((b"silent", b"unknown")):
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return [(V6, 1, 6, "", ("::1", 0, 0, 0)), (V4, 1, 6, "", ("192.0.2.1", 0))]
+
+    def never_answers(self, name: bytes, port: None, **options: int) -> list[tuple[object, ...]]:
+        return self.getaddrinfo(b"silent " + name, port)
 
 
 @pytest.fixture
@@ -82,6 +91,35 @@ async def test_an_unknown_name_is_an_error_for_each_and_not_kept(server: NameSer
         errors.append(raised.value)
     assert errors[0] is not errors[1]
     assert len(server.asked) == 2
+
+
+@pytest.mark.parametrize("silent", [True, False])
+async def test_while_no_name_server_answers_the_last_addresses_are_used(
+    silent: bool, server: NameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEPT_S", -1.0)
+    found = await resolve("up.example")
+    monkeypatch.setattr(module, "KEPT_S", 60.0)
+    if silent:
+        monkeypatch.setattr(module, "PATIENCE_S", 0.05)
+        monkeypatch.setattr("dragoman_server.streams.resolve.socket.getaddrinfo", server.never_answers)
+    else:
+        server.error = socket.EAI_AGAIN
+    asked = len(server.asked)
+    assert [await resolve("up.example") for _ in range(3)] == [found] * 3
+    assert len(server.asked) == asked + 1, "only the first one waits"
+
+
+@pytest.mark.parametrize(("stale_s", "error"), [(0.0, socket.EAI_AGAIN), (60.0, socket.EAI_NONAME)])
+async def test_addresses_that_are_too_old_or_that_a_name_server_denies_are_not_used(
+    stale_s: float, error: int, server: NameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEPT_S", -1.0)
+    monkeypatch.setattr(module, "STALE_S", stale_s)
+    await resolve("up.example")
+    for server.error in (error, socket.EAI_AGAIN):
+        with pytest.raises(socket.gaierror):
+            await resolve("up.example")
 
 
 async def test_a_name_that_is_unknown_for_want_of_descriptors(
