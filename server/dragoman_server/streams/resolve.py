@@ -26,8 +26,8 @@ KEPT_S = 10.0
 # Seconds for which they are used while no name server answers: a plain connection does not notice that another host has
 # the address by now.
 STALE_S = 3600.0
-# Until then an answer is waited for where there are such addresses, once in KEPT_S. "The suggested value is 1.8 seconds"
-# -- RFC 8767, 5
+# Seconds for which an answer is waited for where there are such addresses, once in KEPT_S. "The suggested value is 1.8
+# seconds" -- RFC 8767, 5
 PATIENCE_S = 1.8
 # Names that are looked up at a time, a thread each. A gateway has fewer upstreams, proxies included.
 MAX_LOOKUPS = 128

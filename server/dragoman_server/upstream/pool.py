@@ -5,8 +5,8 @@ plain function, so cleanup needs no await, and no cancellation can interrupt it.
 never exceed the limit: an idle connection to another origin is closed for a new one.
 
 Connections that have been idle for too long are dropped by the task that runs close_expired(); they, and one that the
-server has closed, at the latest when they are next considered for reuse. One that is always in use would lead to the same
-address whatever becomes of its name, so it has a maximal age.
+server has closed, at the latest when they are next considered for reuse. One that is always in use would lead to the
+same address whatever becomes of its name, so it has a maximal age.
 """
 
 from collections import OrderedDict, defaultdict
