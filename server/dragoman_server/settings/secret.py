@@ -198,7 +198,11 @@ _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 # The end of a text that was cut, and of one that was cut inside of an escaped letter.
-_CUTS = (re.compile(r"(?:\.\.\.|…)?\Z"), re.compile(r"(?:%|\\+u?|&\#?x?)\w{0,7}(?:\.\.\.|…)?\Z"))
+# Only the first of many backslashes begins a letter, or the time would grow with the square of their number.
+_CUTS = (
+    re.compile(r"(?:\.\.\.|…)?\Z"),
+    re.compile(r"(?:%|(?<!\\)\\+u?|&\#?x?)\w{0,7}(?:\.\.\.|…)?\Z"),
+)
 
 
 def _strings_in(values: Iterable[JSON], found: set[str]) -> set[str]:

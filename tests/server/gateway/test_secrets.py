@@ -12,6 +12,7 @@ import io
 import json
 import logging
 import pickle
+import time
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -408,6 +409,13 @@ def test_secrets_are_masked_in_a_text() -> None:
             headers={"x-team": Secret("true"), "x-other": Secret("openai"), "x-key": Secret("sk-0123456789")},
         )
         assert Settings(upstreams=(upstream,)).mask(text) == shown, text
+
+
+def test_a_text_of_backslashes_is_masked_in_linear_time() -> None:
+    """Quadratic work would take half a minute here, in one call, during which no other thread runs."""
+    start = time.process_time()
+    assert Mask(["sk-0123456789"])(f"sk-0123456789{'%5C' * 30_000}!") == f"{MASK}{'%5C' * 30_000}!"
+    assert time.process_time() - start < 2
 
 
 def test_a_mask_of_many_secrets_finds_each_in_a_short_text_and_in_a_long_one() -> None:
