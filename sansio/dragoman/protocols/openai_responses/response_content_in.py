@@ -234,10 +234,14 @@ class MessageItem(OutputItem):
     def part_done(self, index: int, part: JSONObject, out: list[Event]) -> None:
         """Read a finished part. Its block stays open, because only the finished item shows if the model was cut off."""
         self.text_done(index, _part_text(part), out, part.get("type") == "refusal", part.get("logprobs"))
+        annotations = objects_in(part.get("annotations"))[self.annotations.get(index, 0) :]
         emitted = self.parts.get(index)
-        if emitted is None or emitted.ended:
+        if annotations and (emitted is None or emitted.ended):
+            self.ledger.dropped(
+                f"/output/{self.index}/content/{index}/annotations", "there is no open text to cite"
+            )
             return
-        for annotation in objects_in(part.get("annotations"))[self.annotations.get(index, 0) :]:
+        for annotation in annotations:
             self.add_annotation(index, annotation, out)
 
     def note_part(self, index: int, part: JSONObject) -> None:
