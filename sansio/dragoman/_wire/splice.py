@@ -14,7 +14,15 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSON, MAX_DOCUMENT_BYTES, decode, decode_object, encode, kind_of
+from dragoman._wire.json import (
+    JSON,
+    MAX_DOCUMENT_BYTES,
+    decode,
+    decode_object,
+    decode_value,
+    encode,
+    kind_of,
+)
 from dragoman._wire.limits import MEMBERS, MODEL_CHARACTERS, check_values, marks
 
 _SPACE = rb"[ \t\r\n]*+"
@@ -26,7 +34,6 @@ _END = re.compile(_SPACE + rb"\}" + _SPACE + rb"\Z")
 _NESTING = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
 
 _decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_decode_value = msgspec.json.Decoder().decode
 _decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -75,7 +82,7 @@ def peek(body: bytes, model_in_path: str = "") -> RequestHead:
 
 def _field(fields: dict[str, msgspec.Raw], name: str) -> object:
     try:
-        return _decode_value(fields[name])
+        return decode_value(fields[name])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:

@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from dragoman import UPSTREAMS, RequestHead
-from dragoman.jsontext import search
+from dragoman import UPSTREAMS, RemoteProtocolError, RequestHead
+from dragoman.jsontext import decode, search
 from dragoman_server.relayed.body import CACHE_NAME, ID_REST
 
 # Headers by which clients name their session: Claude Code, Codex, opencode, pi.
@@ -136,12 +136,12 @@ def _text_of(field: str, raw: bytes) -> bytes:
     comes back from the response store as an item.
     """
     try:
-        value = msgspec.json.decode(raw)
+        value = decode(raw)
         for billing in _BILLING:
             if billing.member == field:
                 value = billing.strip(value)
         text = _plain(value)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (RemoteProtocolError, RecursionError):
         return raw[:_MAX_BYTES]
     return text[:_MAX_BYTES].encode("utf-8", "surrogatepass")[:_MAX_BYTES]
 

@@ -1,6 +1,7 @@
 """Decoding and encoding of JSON: accepted texts, refused ones, and their error messages."""
 
 import json
+import time
 import timeit
 
 import msgspec
@@ -9,6 +10,7 @@ from core.chop import PROPERTY
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman import peek
 from dragoman._wire import json as _json
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import (
@@ -360,3 +362,15 @@ class _Named(msgspec.Struct):
 
 def test_a_struct_may_have_lone_surrogates() -> None:
     assert encode([_Named("a\ud83d")]) == rb'[{"name":"a\ud83d"}]'
+
+
+@pytest.mark.parametrize("number", ["1e308", "1e-310", "2.2250738585072011e-308", "1.7976931348623157e308"])
+def test_numbers_at_the_ends_of_their_range_take_no_longer_than_others(number: str) -> None:
+    """While they are decoded nothing else runs. msgspec by itself takes 1.8 s for the first of these."""
+    text = f"[[{','.join([number] * 50_000)}],[{','.join([number] * 50_000)}]]".encode()
+    body = b'{"model":%b}' % text
+    start = time.process_time()
+    assert decode(text)[1][-1] == float(number)
+    with pytest.raises(RemoteProtocolError, match="model must be a string"):
+        peek(body)
+    assert time.process_time() - start < 0.6
