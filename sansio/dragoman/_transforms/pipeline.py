@@ -74,6 +74,8 @@ PASSES: tuple[tuple[Pass, tuple[Subject, ...], Callable[[Capabilities], bool]], 
     (drop_unsupported, ("params",), _never),
     (find_unenforced, ("response_format", "tool_choice"), _never),
 )
+# From this pass on none changes what a later one looks for in the messages: media, marks, calls and ids.
+_SETTLED = [row[0] for row in PASSES].index(drop_foreign_signatures)
 # The numbers of the passes that are about each subject.
 _BY_SUBJECT: dict[Subject, set[int]] = {}
 for _number, _row in enumerate(PASSES):
@@ -110,7 +112,7 @@ class Passes:
             passed = PASSES[number][0](request, context)
             if passed is request:
                 continue
-            if passed.messages is not request.messages:
+            if passed.messages is not request.messages and number < _SETTLED:
                 context.contents = find_contents(passed.messages)
             request = passed
             waiting = sorted(

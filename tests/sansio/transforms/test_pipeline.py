@@ -49,6 +49,7 @@ def test_what_is_left_out_has_nothing_to_do(subtests: pytest.Subtests) -> None:
                 case = fixture["protocol"], upstream, golden.bytes_of(fixture), name
                 with (
                     patch.object(Passes, "_needed", lambda *_: tuple(reversed(range(len(PASSES))))),
+                    patch.object(pipeline, "_SETTLED", len(PASSES)),
                     patch.object(_ToolFitter, "accepts", lambda *_: False),
                     patch.object(_ToolFitter, "accepts_calls", lambda *_: False),
                 ):
