@@ -132,6 +132,7 @@ def usage_of(usage: dict[str, Any]) -> Usage:
     cached = (
         before.get("cached_tokens"),
         usage.get("prompt_cache_hit_tokens"),
+        usage.get("num_cached_tokens"),
         usage.get("cache_read_input_tokens"),
     )
     written = (before.get("cache_write_tokens"), usage.get("cache_creation_input_tokens"))

@@ -173,6 +173,7 @@ _CHUNK_BOOKKEEPING = members(
     "latency_checkpoint "  # Azure
     "model_info runtime stats "  # LM Studio
     "perf_metrics "  # Fireworks
+    "sla_metrics "  # a host behind Hugging Face's router
     "time_info "  # Cerebras
     "trace_details "
     "usage_breakdown "  # Groq: the figures of each model behind a compound one
@@ -196,6 +197,7 @@ _USAGE: Shape = Counters(
         **members("prompt_tokens completion_tokens total_tokens reasoning_tokens cached_tokens"),
         **members("prompt_cache_hit_tokens prompt_cache_miss_tokens"),
         **members("cache_read_input_tokens cache_creation_input_tokens"),
+        "num_cached_tokens": None,  # Mistral
         **members("prompt_tokens_details completion_tokens_details", _DETAILS),
         "server_tool_use_details": Counters(
             members("web_search_requests tool_calls_executed tool_calls_requested")
@@ -224,6 +226,7 @@ DELTA_SHAPE: dict[str, Shape] = {
     "name": None,  # MiniMax: its own
     "padding": None,  # GitHub
     "token_id": None,  # Together
+    "index": None,  # Mistral: that of the choice
     "graph_data": _NO_FIELD,  # Writer
     PROVIDER_FIELDS: _NO_FIELD,  # LiteLLM
     # Vercel's router, and what the host behind it adds to its response.

@@ -19,7 +19,9 @@ _COUNTERS: UsageFields = {
 }
 # Where compatible servers have them, the first of a field before the others, all after the official ones.
 _OTHER_COUNTERS: UsageFields = {
-    **dict.fromkeys(("prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"), "cached"),
+    **dict.fromkeys(
+        ("prompt_cache_hit_tokens", "cache_read_input_tokens", "num_cached_tokens", "cached_tokens"), "cached"
+    ),
     "cache_creation_input_tokens": "cache_write",
     "reasoning_tokens": "reasoning",
 }
