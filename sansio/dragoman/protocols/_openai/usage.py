@@ -16,6 +16,7 @@ USAGE_BOOKKEEPING = members(
     "completion_time prompt_time queue_time total_time "  # Groq
     "draft_tokens draft_tokens_acceptance prompt_tokens_per_second time_per_output_token_ms "  # GPUStack
     "time_to_first_token_ms tokens_per_second "
+    "latency_checkpoint "  # Azure
     "acceptance_rate completion_tokens_after_first_per_sec completion_tokens_after_first_per_sec_first_ten "
     "completion_tokens_after_first_per_sec_graph completion_tokens_per_sec end_time is_last_response "  # SambaNova
     "start_time stop_reason time_to_first_token time_to_first_token_graph total_latency total_tokens_per_sec "

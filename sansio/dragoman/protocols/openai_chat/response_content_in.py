@@ -23,7 +23,15 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import has_content, note_unread, response_shape
 from dragoman._wire.exceptions import unreadable_response
-from dragoman._wire.json import JSON, JSONObject, kind_of, object_or_empty, object_or_none, objects_in
+from dragoman._wire.json import (
+    JSON,
+    JSONObject,
+    encode_text,
+    kind_of,
+    object_or_empty,
+    object_or_none,
+    objects_in,
+)
 from dragoman.protocols._openai.citations import read_url_citation
 from dragoman.protocols.openai_chat.reasoning import ReasoningFields, entry_text, readable_members
 from dragoman.protocols.openai_chat.response_tool_calls_in import (
@@ -98,6 +106,10 @@ class ChoiceReader(msgspec.Struct):
             note_unread(content, _CONTENT, f"{self.path}/message/content", self._ledger)
             for part in content:
                 self._read_part(part, out)
+        elif (
+            type(content) is dict
+        ):  # Cloudflare has read the JSON that was requested (recorded in January 2026)
+            self._emit_text(events.TEXT, encode_text(content), out)
         elif content is not None:
             raise unreadable_response(f"content is {kind_of(content)}")
         refusal = delta.get("refusal")

@@ -258,7 +258,10 @@ READ_SHAPE: dict[str, Shape] = {
 RESPONSE_SHAPE: dict[str, Shape] = {
     **READ_SHAPE,
     **members("metadata prompt"),  # repeat the request; the second at Together
-    "prompt_filter_results": [{"prompt_index": None, "content_filter_results": _FILTER_RESULTS}],  # Azure
+    # Azure, of older and newer versions.
+    "prompt_filter_results": [
+        {"prompt_index": None, **members("content_filter_result content_filter_results", _FILTER_RESULTS)}
+    ],
     "x_groq": {**members("id seed usage_breakdown"), "usage": _USAGE},
     # MiniMax.
     "base_resp": {"status_code": _NO_FIELD, "status_msg": None},

@@ -36,9 +36,11 @@ def read_usage(value: JSONObject) -> Usage:
     reasoning = counts.get("reasoning")
     if reasoning and "input" in counts and "output" in counts:
         output = counts["output"] + reasoning
-        if value.get("total_tokens") == counts["input"] + output:
-            # xAI does not include reasoning in completion_tokens, but in the total (seen in recorded responses,
-            # November 2026).
+        # xAI does not include reasoning in completion_tokens, but in the total, and Vercel's router that of Gemini in
+        # neither, as its prices show (seen in recorded responses, November 2026).
+        if value.get("total_tokens") == counts["input"] + output or (
+            reasoning > counts["output"] and "market_cost" in value
+        ):
             counts["output"] = output
     extra: JSONObject = {}
     for name in _DETAILS:
