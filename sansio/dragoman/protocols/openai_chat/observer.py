@@ -13,7 +13,7 @@ from dragoman.codec import RelayObserver, ResponseContext
 from dragoman.protocols._openai.errors import parse_error
 from dragoman.protocols.openai_chat.errors import error_frame, has_error
 from dragoman.protocols.openai_chat.tables import ERROR_FINISH_REASONS
-from dragoman.protocols.openai_chat.usage import read_usage
+from dragoman.protocols.openai_chat.usage import read_usage, reported_usage
 
 
 class ChatObserver(RelayObserver):
@@ -44,12 +44,14 @@ class ChatObserver(RelayObserver):
             self._read_chunk(chunk)
 
     def _read_chunk(self, chunk: JSONObject) -> None:
-        usage, choices = chunk.get("usage"), objects_in(chunk.get("choices"))
-        if type(usage) is dict:
+        usage, choices = reported_usage(chunk), objects_in(chunk.get("choices"))
+        if usage is not None:
             self.usage = self.usage.updated(read_usage(usage))
             self.ended = self.ended or (self._started and not choices)
         for choice in choices:
             self._started = True
+            if (usage := reported_usage(choice)) is not None:
+                self.usage = self.usage.updated(read_usage(usage))
             delta, index = object_or_empty(choice.get("delta")), read_count(choice, "index")
             # The first chunk names the role, and some servers put an empty text next to it.
             if any(value for name, value in delta.items() if name != "role"):

@@ -29,7 +29,7 @@ from dragoman.protocols.openai_chat.response_content_in import ChoiceReader
 from dragoman.protocols.openai_chat.response_tool_calls_in import IdAllocator
 from dragoman.protocols.openai_chat.shapes import CHOICE_SHAPE, READ_SHAPE, RESPONSE_SHAPE
 from dragoman.protocols.openai_chat.tables import ERROR_FINISH_REASONS, NAME, TITLE
-from dragoman.protocols.openai_chat.usage import read_usage
+from dragoman.protocols.openai_chat.usage import read_usage, reported_usage
 
 _RESPONSE, _CHOICE = response_shape(RESPONSE_SHAPE), response_shape(CHOICE_SHAPE)
 
@@ -180,11 +180,8 @@ class ChatReader:
         return [] if usage is None else [usage]
 
     def _note_usage(self, chunk: JSONObject) -> None:
-        usage = chunk.get("usage")
-        groq = chunk.get("x_groq")
-        if usage is None and type(groq) is dict:
-            usage = groq.get("usage")
-        if type(usage) is dict:
+        usage = reported_usage(chunk)
+        if usage is not None:
             self._usage = usage
             self._usage_came_last = True
 
@@ -227,9 +224,7 @@ class ChatReader:
             return
         native = text_or_none(choice.get("native_finish_reason"))
         state.native_finish_reason = native or state.native_finish_reason
-        usage = choice.get("usage")
-        if type(usage) is dict:
-            self._usage = usage
+        self._usage = reported_usage(choice) or self._usage
         # vLLM, and SGLang under the other name, report the sequence that matched, or the number of the last token
         # (seen in recorded responses, November 2026).
         stop = choice.get("stop_reason") or choice.get("matched_stop")

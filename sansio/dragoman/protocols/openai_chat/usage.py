@@ -27,6 +27,14 @@ _OTHER_COUNTERS: UsageFields = {
 }
 
 
+def reported_usage(value: JSONObject) -> JSONObject | None:
+    """Return the usage object of a response, chunk or choice, None without one. Groq's streams have it in `x_groq`."""
+    usage = value.get("usage")
+    if usage is None and "x_groq" in value:
+        usage = object_or_empty(value["x_groq"]).get("usage")
+    return usage if type(usage) is dict else None
+
+
 def read_usage(value: JSONObject) -> Usage:
     """Read a `usage` object with the official names or the names of compatible servers."""
     counts = read_counts(value, _COUNTERS)
