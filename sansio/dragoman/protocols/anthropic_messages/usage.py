@@ -17,12 +17,12 @@ from dragoman.protocols.anthropic_messages.tables import RESPONSE_TIER_NAMES
 
 _USAGE, _DETAILS = response_shape(USAGE_SHAPE), response_shape(DETAILS_SHAPE)
 
-# Counters that only this protocol has: they are kept in `Usage.extra`.
-_NATIVE_COUNTERS = frozenset(
-    {"cache_creation", "server_tool_use", "iterations", "inference_geo", "speed", "fallback_credit"}
-)
-
 _TOTALS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+
+# Counters that only this protocol has: they are kept in `Usage.extra`, and with iterations the figures at the top.
+_NATIVE_COUNTERS = frozenset(
+    {"cache_creation", "server_tool_use", "iterations", "inference_geo", "speed", "fallback_credit", *_TOTALS}
+)
 
 
 class UsageReader(msgspec.Struct):
@@ -47,11 +47,10 @@ class UsageReader(msgspec.Struct):
         for key, value in usage.items():
             if value is not None:  # a null or absent figure leaves the one of message_start
                 figures[key] = value
-        if self.same_protocol or type(figures.get("iterations")) is not list:
-            totals = map(read_count, map(figures.get, _TOTALS))
-        else:
-            totals = map(self._total, _TOTALS)
-        uncached, cached, written, output = totals
+        has_iterations = type(figures.get("iterations")) is list
+        uncached, cached, written, output = [
+            self._total(name) if has_iterations else read_count(figures.get(name)) for name in _TOTALS
+        ]
         return Usage(
             # "Total input tokens in a request is the summation of `input_tokens`, `cache_creation_input_tokens`, and
             # `cache_read_input_tokens`": anthropic 2.12.0, types/beta/beta_message.py.
@@ -60,7 +59,7 @@ class UsageReader(msgspec.Struct):
             cached=cached,
             cache_write=written,
             reasoning=read_count(figures, "output_tokens_details", "thinking_tokens"),
-            extra=self._extra(figures),
+            extra=self._extra(figures, has_iterations),
             searches=read_count(figures, "server_tool_use", "web_search_requests"),
         )
 
@@ -71,19 +70,22 @@ class UsageReader(msgspec.Struct):
         types/beta/beta_usage.py)
         """
         last, iterations = read_count(self._figures.get(name)), self._figures["iterations"]
-        if len(iterations) > 1:
+        if len(iterations) > 1 and not self.same_protocol:
             self.ledger.dropped("/usage/iterations", "other protocols have no figures for each iteration")
         counts = [read_count(each, name) for each in objects_in(iterations)]
         known = [count for count in counts if count is not None]
         total = sum(known) if known else last
-        if total != last:
+        if total != last and not self.same_protocol:
             self.ledger.altered(f"/usage/{name}", "replaced by the sum over all iterations")
         return total
 
-    def _extra(self, figures: JSONObject) -> JSONObject | None:
+    def _extra(self, figures: JSONObject, has_iterations: bool) -> JSONObject | None:
         """Return the counters without a neutral form, for other protocols only the one that some of them have."""
         if self.same_protocol:
-            return extra_members(figures, WRITTEN_USAGE_SHAPE)
+            extra = extra_members(figures, WRITTEN_USAGE_SHAPE)
+            if has_iterations:  # the client gets the figures at the top, too
+                extra = {**(extra or {}), **{name: figures[name] for name in _TOTALS if name in figures}}
+            return extra
         written = figures.get("cache_creation")
         return {"cache_creation": written} if has_content(written) else None
 
