@@ -69,6 +69,7 @@ class ToolLimits(msgspec.Struct, frozen=True):
         allowed: A choice may list the tools that may be called.
         hosted_tools: The tools run by the provider that it has a form for.
         mcp_choice: It can restrict an MCP server to some of its tools.
+        hosted_choice: A choice of no tool is about those run by the provider, too.
     """
 
     max_name: int = 64
@@ -81,6 +82,7 @@ class ToolLimits(msgspec.Struct, frozen=True):
     allowed: bool = True
     hosted_tools: frozenset[HostedUse] = frozenset(("web_search", "code_execution", "mcp"))
     mcp_choice: bool = True
+    hosted_choice: bool = True
 
 
 class RateLimitHeaders(msgspec.Struct, frozen=True):

@@ -113,18 +113,28 @@ def _is_sent(tool: HostedTool, context: PassContext) -> bool:
 
 
 def _offer_allowed(request: Request, context: PassContext) -> Request:
-    """Replace a list of allowed tools if the upstream accepts none: sending no others restricts as much."""
-    ledger = context.ledger
-    choice = request.tool_choice
+    """Send only the tools that may be called if the upstream's choice cannot say which: that restricts as much."""
+    ledger, upstream, choice = context.ledger, context.upstream, request.tool_choice
+    kept: list[Tool] = []
+    if choice is not None and choice.mode == "none" and not upstream.tool_limits.hosted_choice:
+        for tool in request.tools:
+            if (
+                isinstance(tool, HostedTool)
+                and tool.origin != upstream.name
+                and tool.function_fallback is None
+            ):
+                ledger.dropped(tool.path, "not offered: no tool may be called")
+            else:
+                kept.append(tool)
+        return msgspec.structs.replace(request, tools=tuple(kept))
     if (
         choice is None
         or choice.mode != "allowed"
-        or (context.upstream.tool_limits.allowed and "allowed_tools" not in context.capabilities.refuses)
+        or (upstream.tool_limits.allowed and "allowed_tools" not in context.capabilities.refuses)
     ):
         return request
     names = {(ref.namespace, ref.name) for ref in choice.allowed if ref.hosted is None}
     kinds = {ref.hosted for ref in choice.allowed if ref.hosted is not None}
-    kept: list[Tool] = []
     missing: set[object] = {*names, *kinds}
     for tool in request.tools:
         key = tool.kind if isinstance(tool, HostedTool) else (tool.namespace, tool.name)

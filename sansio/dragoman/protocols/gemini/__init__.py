@@ -39,7 +39,14 @@ SPEC = UpstreamSpec(
     choices=True,
     # "Invalid function name. Must start with a letter or an underscore. Must be alphanumeric (a-z, A-Z, 0-9),
     # underscores (_), dots (.), colons (:), or dashes (-), with a maximum length of 64." Gemini 3 has 128.
-    tool_limits=ToolLimits(max_name=64, letter_first=True, max_call_id=None, custom=False, mcp_choice=False),
+    tool_limits=ToolLimits(
+        max_name=64,
+        letter_first=True,
+        max_call_id=None,
+        custom=False,
+        mcp_choice=False,
+        hosted_choice=False,
+    ),
     settings=frozenset(SETTING_PATHS),
     file_store="google",
     read_request=read_request,

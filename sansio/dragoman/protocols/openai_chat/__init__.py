@@ -32,7 +32,9 @@ SPEC = UpstreamSpec(
     choices=True,
     # Names: "with a maximum length of 64" (openai-python 3.54.0, types/shared/function_definition.py).
     # Ids: "Expected a string with maximum length 64" (orchidfiles/ungate#26, read 2026-11-22).
-    tool_limits=ToolLimits(max_name=64, max_call_id=64, hosted_tools=frozenset(("web_search",))),
+    tool_limits=ToolLimits(
+        max_name=64, max_call_id=64, hosted_tools=frozenset(("web_search",)), hosted_choice=False
+    ),
     settings=frozenset(SETTING_PATHS),
     message_members=frozenset({"name"}),
     file_store=FILE_STORE,
