@@ -265,7 +265,10 @@ def _derived_settings(request: Request, capabilities: Capabilities, out: JSONObj
     if requested and "logprobs" in capabilities.refuses:
         ledger.dropped(request.path_of("include"), "the upstream does not accept logprobs")
         requested = False
-    if requested or "top_logprobs" in out:
+    if out.get("logprobs") is False and "top_logprobs" in out:
+        ledger.dropped(request.path_of("top_logprobs"), "no log probabilities are requested")
+        del out["top_logprobs"]
+    elif requested or "top_logprobs" in out:
         out["logprobs"] = True  # "must be set to `true` if" top_logprobs is used (openai-python 3.54.0)
 
 
