@@ -7,7 +7,7 @@ losses is refused.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 
 import msgspec
@@ -111,16 +111,16 @@ class Ledger(msgspec.Struct, eq=False):
         """Record that what the upstream would refuse was repaired."""
         self.add(LossCode.REPAIRED, path, detail)
 
-    def unknown_fields(
-        self, path: str, extra: JSONObject | None, defined: Collection[str] = frozenset()
-    ) -> None:
-        """Record every key of `extra`, the fields at `path` that no reader takes.
+    def unknown_fields(self, path: str, extra: JSONObject | None, defined: Mapping[str, bool] = {}) -> None:
+        """Record each member of `extra`, which no reader takes of the object at `path`.
 
-        defined: the fields that the sender's protocol defines and no other has, by their own key or by one inside them.
+        defined: what the sender's protocol defines, see Request.defined.
         """
         for key, value in (extra or {}).items():
-            inner = value if type(value) is dict and value else (key,)
-            if key in defined or all(name in defined for name in inner):
+            is_native = defined.get(key)
+            if is_native is False and type(value) is dict:
+                self.unknown_fields(child(path, key), value, defined)
+            elif is_native:
                 self.dropped(child(path, key), "a field that only its protocol has")
             else:
                 self.add(LossCode.UNKNOWN_FIELD, child(path, key), "not a field of this protocol version")

@@ -8,7 +8,7 @@ and the JSON object that it was read from (see `Node`). Objects are frozen: a pa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count, takewhile
 from typing import Any, Literal, TypeAlias
 
@@ -364,7 +364,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
         extra: Top-level fields that no reader takes.
         compact: The client requests a summary of the conversation, in the form its protocol has for that.
         repairs: What the reader repaired, because it broke the protocol, or altered.
-        defined: Names of fields without a place in the document that the protocol defines and no other has.
+        defined: Names of fields that the protocol defines: True if no other has them, so that they have no place in the
+            document, False for an object of which some members have one.
         native: The client's body, of a request that is fitted to an upstream of the same protocol (Capabilities.relay).
             Its writer sends what no pass has changed as it came.
         received: That request as its reader returned it, None for all others.
@@ -387,7 +388,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     extra: JSONObject | None = None
     compact: bool = False
     repairs: tuple[Loss, ...] = ()
-    defined: frozenset[str] = frozenset()
+    defined: Mapping[str, bool] = {}
     native: JSONObject = {}
     received: Request | None = None
 

@@ -206,15 +206,17 @@ def setting_paths(shape: Mapping[str, Shape], path: str = "") -> dict[Param, str
     return paths
 
 
-def native_members(shape: Mapping[str, Shape]) -> frozenset[str]:
-    """Return the names of the members that only this protocol has, for Request.defined."""
-    found: set[str] = set()
-    for name, row in shape.items():
-        if type(row) is Setting and row.param is None:
-            found.add(name)
-        elif type(row) is dict:
-            found |= native_members(row)
-    return frozenset(found)
+def defined_members(*shapes: Mapping[str, Shape]) -> dict[str, bool]:
+    """Return names for Request.defined: of members that only this protocol has, and of objects with other members."""
+    defined: dict[str, bool] = {}
+    for shape in shapes:
+        for name, row in shape.items():
+            if type(row) is Setting and row.param is None:
+                defined[name] = True
+            elif type(row) is dict:
+                for inner, is_native in {**defined_members(row), name: False}.items():
+                    defined[inner] = is_native or defined.get(inner, False)
+    return defined
 
 
 def extra_members(value: JSONObject, shape: Mapping[str, Shape]) -> JSONObject | None:

@@ -30,16 +30,16 @@ def test_unknown_fields() -> None:
     assert "secret" not in repr(list(ledger))
 
 
-def test_defined_fields_without_a_counterpart_are_dropped() -> None:
-    """An object is one of those when all that it holds is."""
+def test_defined_fields_have_their_own_places() -> None:
+    """Of an object that has a counterpart, only what is left is a loss, each member at its place."""
     ledger = Ledger()
-    extra = {"a": 1, "b": {"c": 1}, "d": {"c": 1, "e": 2}, "f": {}}
-    ledger.unknown_fields("/m", extra, defined=frozenset({"a", "c"}))
+    extra = {"a": 1, "b": {"a": 1, "b": {"e": 2}}, "c": {"a": 1}}
+    ledger.unknown_fields("/m", extra, defined={"a": True, "b": False})
     assert [(loss.code, loss.path) for loss in ledger] == [
         (LossCode.DROPPED, "/m/a"),
-        (LossCode.DROPPED, "/m/b"),
-        (LossCode.UNKNOWN_FIELD, "/m/d"),
-        (LossCode.UNKNOWN_FIELD, "/m/f"),
+        (LossCode.DROPPED, "/m/b/a"),
+        (LossCode.UNKNOWN_FIELD, "/m/b/b/e"),
+        (LossCode.UNKNOWN_FIELD, "/m/c"),
     ]
 
 

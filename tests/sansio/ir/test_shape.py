@@ -21,8 +21,8 @@ from dragoman._ir.shape import (
     JSONType,
     Setting,
     Shape,
+    defined_members,
     extra_members,
-    native_members,
     note_unread,
     read_members,
     response_shape,
@@ -120,7 +120,7 @@ def test_paths_and_names_of_a_shape() -> None:
         "seed": "/seed",
         "user": "/metadata/user_id",
     }
-    assert native_members(BODY) == {"thread", "padding"}
+    assert defined_members(BODY) == {"thread": True, "metadata": False, "padding": True}
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [

@@ -46,9 +46,9 @@ from dragoman.protocols.anthropic_messages.request_messages_in import (
 )
 from dragoman.protocols.anthropic_messages.shapes import (
     COMPACT_EDIT_SHAPE,
+    DEFINED_MEMBERS,
     FORMAT_SHAPE,
     MESSAGE_SHAPE,
-    NATIVE_MEMBERS,
     REQUEST_SHAPE,
     SETTING_PATHS,
     THINKING_SHAPE,
@@ -121,7 +121,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         param_paths=SETTING_PATHS,
         extra=extra or None,
         repairs=tuple(context.repairs),
-        defined=NATIVE_MEMBERS,
+        defined=DEFINED_MEMBERS,
         **fields,
     )
 

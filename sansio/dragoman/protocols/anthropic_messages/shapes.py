@@ -23,8 +23,8 @@ from dragoman._ir.shape import (
     OneOf,
     Setting,
     Shape,
+    defined_members,
     members,
-    native_members,
     setting_paths,
 )
 from dragoman.protocols.anthropic_messages.tables import CACHE_TTLS
@@ -133,21 +133,19 @@ WEB_SEARCH_SHAPE: dict[str, Shape] = {
 }
 MCP_SERVER_SHAPE = members("type name url authorization_token tool_configuration")
 
-# Members of requests that only this protocol has. A reader takes only some values of the first ones.
-NATIVE_MEMBERS = frozenset({"display", "edits", "type"}).union(
-    *map(
-        native_members,
-        (
-            REQUEST_SHAPE,
-            THINKING_SHAPE,
-            MESSAGE_SHAPE,
-            IMAGE_SHAPE,
-            TOOL_USE_SHAPE,
-            TOOL_RESULT_SHAPE,
-            TOOL_SHAPE,
-        ),
-    )
-)
+# A reader takes only some values of the last ones.
+DEFINED_MEMBERS = {
+    **defined_members(
+        REQUEST_SHAPE,
+        THINKING_SHAPE,
+        MESSAGE_SHAPE,
+        IMAGE_SHAPE,
+        TOOL_USE_SHAPE,
+        TOOL_RESULT_SHAPE,
+        TOOL_SHAPE,
+    ),
+    **dict.fromkeys(("display", "edits", "type"), True),
+}
 
 # Responses. Where nothing else is said, the shapes are for clients of other protocols.
 

@@ -16,7 +16,7 @@ from dragoman._wire.json import JSON, JSONObject, text_or_none, wrong_type
 from dragoman.protocols.gemini.checks import rename
 from dragoman.protocols.gemini.request_messages_in import ConversationReader
 from dragoman.protocols.gemini.schemas import json_schema
-from dragoman.protocols.gemini.shapes import NATIVE_MEMBERS, REQUEST_SHAPE, SETTING_PATHS
+from dragoman.protocols.gemini.shapes import DEFINED_MEMBERS, REQUEST_SHAPE, SETTING_PATHS
 from dragoman.protocols.gemini.tables import DYNAMIC_BUDGET, MIME_TYPE_JSON, MODALITIES, NAME, SERVICE_TIERS
 from dragoman.protocols.gemini.tools import read_tool_choice, read_tools
 
@@ -64,7 +64,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         param_paths=SETTING_PATHS,
         extra=extra or None,
         repairs=tuple(repairs),
-        defined=NATIVE_MEMBERS,
+        defined=DEFINED_MEMBERS,
         **fields,
     )
 

@@ -25,8 +25,8 @@ from dragoman._ir.shape import (
     OneOf,
     Setting,
     Shape,
+    defined_members,
     members,
-    native_members,
     setting_paths,
 )
 from dragoman._wire.json import read_integer, read_number
@@ -112,9 +112,10 @@ MCP_SHAPE: dict[str, Shape] = {
     "streamableHttpTransport": {"url": STRING, "headers": OBJECT, "timeout": None, "sseReadTimeout": None},
 }
 
-NATIVE_MEMBERS = frozenset({"propertyOrdering"}).union(
-    *map(native_members, (REQUEST_SHAPE, MEDIA_SHAPE, RESULT_SHAPE, FUNCTION_SHAPE))
-)
+DEFINED_MEMBERS = {
+    **defined_members(REQUEST_SHAPE, UNNAMED_SHAPE, CALL_SHAPE, RESULT_SHAPE, FUNCTION_SHAPE),
+    "propertyOrdering": True,
+}
 
 
 def _names(shape: Shape) -> Iterator[str]:

@@ -46,9 +46,9 @@ from dragoman.protocols.openai_chat.request_settings import (
 from dragoman.protocols.openai_chat.shapes import (
     ASSISTANT_SHAPE,
     CALL_SHAPE,
+    DEFINED_MEMBERS,
     FUNCTION_CALL_SHAPE,
     MESSAGE_SHAPE,
-    NATIVE_MEMBERS,
     PART_SHAPES,
     REQUEST_SHAPE,
     SETTING_PATHS,
@@ -105,7 +105,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         params=settings,
         param_paths=_LEGACY_SETTING_PATHS if body.get("max_completion_tokens") is None else SETTING_PATHS,
         extra=extra or None,
-        defined=NATIVE_MEMBERS,
+        defined=DEFINED_MEMBERS,
         **fields,
     )
 

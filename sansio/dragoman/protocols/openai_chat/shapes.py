@@ -22,8 +22,8 @@ from dragoman._ir.shape import (
     OneOf,
     Setting,
     Shape,
+    defined_members,
     members,
-    native_members,
     setting_paths,
 )
 from dragoman.protocols._openai.usage import USAGE_BOOKKEEPING
@@ -154,7 +154,7 @@ WEB_SEARCH_SHAPE: dict[str, Shape] = {
 # The object in `response_format`.
 FORMAT_SHAPE = members("name description schema strict")
 
-NATIVE_MEMBERS = frozenset[str]().union(*map(native_members, (REQUEST_SHAPE, ASSISTANT_SHAPE, CALL_SHAPE)))
+DEFINED_MEMBERS = defined_members(REQUEST_SHAPE, ASSISTANT_SHAPE, CALL_SHAPE)
 
 # -- responses ------------------------------------------------------------------------------------------------
 

@@ -22,8 +22,8 @@ from dragoman.protocols._openai.settings import INCLUDE_LOGPROBS
 from dragoman.protocols.openai_responses.checks import CHECKS, missing_field
 from dragoman.protocols.openai_responses.request_messages_in import InputReader
 from dragoman.protocols.openai_responses.shapes import (
+    DEFINED_MEMBERS,
     FORMAT_SHAPE,
-    NATIVE_MEMBERS,
     REASONING_SHAPE,
     REQUEST_SHAPE,
     SETTING_PATHS,
@@ -89,7 +89,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         extra=extra or None,
         compact=reader.compact,
         repairs=(*repairs, *reader.repairs),
-        defined=NATIVE_MEMBERS,
+        defined=DEFINED_MEMBERS,
         **fields,
     )
 

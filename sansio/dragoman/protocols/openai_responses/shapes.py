@@ -23,8 +23,8 @@ from dragoman._ir.shape import (
     OneOf,
     Setting,
     Shape,
+    defined_members,
     members,
-    native_members,
     setting_paths,
 )
 from dragoman.protocols._openai.settings import CACHE_TTLS
@@ -198,14 +198,13 @@ SCREEN_SHAPE: dict[str, Shape] = {
     **members("image_url file_id"),
 }
 
-_REQUEST_SHAPES = (
+DEFINED_MEMBERS = defined_members(
     REQUEST_SHAPE,
     REASONING_SHAPE,
     *TOOL_SHAPES.values(),
     *INPUT_SHAPES.values(),
     *PART_SHAPES.values(),
 )
-NATIVE_MEMBERS = frozenset[str]().union(*map(native_members, _REQUEST_SHAPES))
 
 # Responses.
 
