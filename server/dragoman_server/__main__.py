@@ -6,6 +6,7 @@ extra.
 
 import errno
 import gc
+import io
 import os
 import sys
 
@@ -15,7 +16,7 @@ def main() -> None:
     # Imports make hardly any garbage, and each collection looks at all that they have loaded. serve() enables it again;
     # the other commands end soon.
     gc.disable()
-    _open_standard_streams()
+    _prepare_standard_streams()
     try:
         from dragoman_server.cli.commands import main as run
 
@@ -35,16 +36,20 @@ def main() -> None:
         )
 
 
-def _open_standard_streams() -> None:
-    """Open /dev/null for those that the command was started without, as with `2>&-`.
+def _prepare_standard_streams() -> None:
+    """Open /dev/null for those that the command was started without, as with `2>&-`. Let stdout take any text.
 
-    Python then has None for them, and the next files and sockets would get their numbers.
+    Python has None for those, and the next files and sockets would get their numbers.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
             os.set_inheritable(number, True)
             setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(
+            errors="backslashreplace"
+        )  # as stderr, for half a surrogate pair and in the locale C
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import errno
 import gc
 import io
 import json
+import os
 import re
 import shlex
 import signal
@@ -370,6 +371,17 @@ def test_it_ends_without_a_traceback(
         module.main()
     gc.enable()
     assert left.value.code == code
+
+
+def test_stdout_takes_any_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    import dragoman_server.__main__ as module
+
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, "ascii"))
+    monkeypatch.setattr("dragoman_server.cli.commands.main", lambda **_: print("a\ud800é", flush=True))
+    module.main()
+    gc.enable()
+    assert written.getvalue() == rb"a\ud800\xe9" + os.linesep.encode()
 
 
 def test_looking_at_the_configuration_does_not_import_the_server() -> None:
