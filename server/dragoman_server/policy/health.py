@@ -22,7 +22,8 @@ class Backoff(msgspec.Struct, frozen=True):
     Attributes:
         rate_limit_s: After a rate limit without a time. Doubles with each consecutive cooldown, as failure_s.
         failure_s: After too many failures.
-        max_s: The longest of both.
+        max_s: The longest after a rate limit.
+        max_failure_s: The longest after failures. When a host is up again, all of its accounts may be cooling down.
         max_failures: This many within window_s are too many.
         window_s: See max_failures.
         jitter: A cooldown is longer by up to this share, so that accounts and gateways do not all start again at the
@@ -32,6 +33,7 @@ class Backoff(msgspec.Struct, frozen=True):
     rate_limit_s: float = 15.0
     failure_s: float = 5.0
     max_s: float = 300.0
+    max_failure_s: float = 30.0
     max_failures: int = 3
     window_s: float = 30.0
     jitter: float = 0.1
@@ -93,9 +95,9 @@ class Health(msgspec.Struct, frozen=True):
         """
         if action is ErrorAction.DISABLE:
             return self.after_disabling(cause)
-        first_s, failures = backoff.rate_limit_s, self.failures
+        first_s, max_s, failures = backoff.rate_limit_s, backoff.max_s, self.failures
         if action is ErrorAction.RETRY_LATER:
-            first_s, failures = backoff.failure_s, ()
+            first_s, max_s, failures = backoff.failure_s, backoff.max_failure_s, ()
             recent = (*(at for at in self.failures if at > now - backoff.window_s), now)
             if retry_after is None and len(recent) < backoff.max_failures:
                 return msgspec.structs.replace(self, failures=recent)
@@ -103,7 +105,7 @@ class Health(msgspec.Struct, frozen=True):
             return self
         seconds = retry_after
         if seconds is None:
-            seconds = min(first_s * 2.0 ** min(self.consecutive_cooldowns, 32), backoff.max_s)
+            seconds = min(first_s * 2.0 ** min(self.consecutive_cooldowns, 32), max_s)
         until = now + seconds * (1 + backoff.jitter * random)
         if until <= self.cooldown_until:
             return msgspec.structs.replace(self, failures=failures) if failures != self.failures else self

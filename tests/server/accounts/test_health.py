@@ -8,7 +8,15 @@ from dragoman_server.policy.error_actions import ErrorAction
 from dragoman_server.policy.health import Backoff, Health
 
 FRESH = Health()
-BACKOFF = Backoff(rate_limit_s=10.0, failure_s=4.0, max_s=30.0, max_failures=3, window_s=60.0, jitter=0.5)
+BACKOFF = Backoff(
+    rate_limit_s=10.0,
+    failure_s=4.0,
+    max_s=30.0,
+    max_failure_s=12.0,
+    max_failures=3,
+    window_s=60.0,
+    jitter=0.5,
+)
 
 
 def after(health: Health, action: ErrorAction, now: float, **more: float) -> Health:
@@ -48,17 +56,21 @@ def test_r7_jitter_makes_it_longer_never_shorter() -> None:
     assert after(FRESH, ErrorAction.COOL_DOWN, 100.0, retry_after=8.0, random=0.5).cooldown_until == 110.0
 
 
-COOLDOWNS: list[tuple[int, float]] = [(0, 10.0), (1, 20.0), (2, 30.0), (50, 30.0), (10_000, 30.0)]
+# By the cooldowns before it: seconds after a rate limit, and after the third failure.
+COOLDOWNS: list[tuple[int, float, float]] = [
+    (0, 10.0, 4.0),
+    (1, 20.0, 8.0),
+    (2, 30.0, 12.0),
+    (50, 30.0, 12.0),
+    (10_000, 30.0, 12.0),
+]
 
 
 def test_a_cooldown_without_a_named_time_doubles() -> None:
-    for consecutive_cooldowns, seconds in COOLDOWNS:
-        assert (
-            after(
-                Health(consecutive_cooldowns=consecutive_cooldowns), ErrorAction.COOL_DOWN, 100.0
-            ).cooldown_until
-            == 100.0 + seconds
-        ), consecutive_cooldowns
+    for consecutive_cooldowns, *seconds in COOLDOWNS:
+        health = Health(consecutive_cooldowns=consecutive_cooldowns, failures=(99.0, 99.5))
+        found = [after(health, each, 100.0) for each in (ErrorAction.COOL_DOWN, ErrorAction.RETRY_LATER)]
+        assert [each.cooldown_until - 100.0 for each in found] == seconds, consecutive_cooldowns
 
 
 @pytest.mark.promise("R7")

@@ -41,7 +41,8 @@ def test_the_figures() -> None:
     )
     assert "after three such errors" in text
     assert backoff.max_failures == 3
-    assert f"in {backoff.window_s:g} s the account cools down for {backoff.failure_s:g} s" in text
+    failures = f"{backoff.failure_s:g} s, which double up to {backoff.max_failure_s:g} s"
+    assert f"in {backoff.window_s:g} s the account cools down for {failures}" in text
     assert backoff.jitter == 0.1
     assert f"{MAX_ATTEMPTS} by default" in text
     assert CONVERSATION_S == 3600
