@@ -154,7 +154,7 @@ class RelayingEndpoint(BaseEndpoint):
         for model in reversed(models or [""]):  # the first one is in the record, and counts
             counts = model in ("", *models[:1])
             await self.admit(request, model, upload.length or upload.size, counts=counts, others=others)
-        if request.response.meter is not None:
+        if request.response.meter is not None and not row.is_text:
             request.response.meter = NoMeter()
         if body is None and sends:
             body = await upload.read_if_small()

@@ -82,6 +82,7 @@ class RelayedPath(msgspec.Struct, frozen=True, kw_only=True):
         is_repeatable: After a request that got no response it may be sent again, although it may have been carried out.
         has_ids: Its answers have ids that only the account knows which made them.
         url_member: A member of its answers that is a URL of theirs. It gets the path only, so that it leads back here.
+        is_text: Its answers are texts of a model, whose tokens are estimated by their bytes if they report no usage.
         ends: One of them is near the end of every complete stream.
         words: A model with one of these in its name is probably for this.
     """
@@ -100,6 +101,7 @@ class RelayedPath(msgspec.Struct, frozen=True, kw_only=True):
     is_repeatable: bool = True
     has_ids: bool = False
     url_member: str = ""
+    is_text: bool = False
     ends: tuple[bytes, ...] = ()
     words: tuple[str, ...] = ()
 
@@ -149,6 +151,7 @@ TABLE: tuple[RelayedPath, ...] = (
         paths=("/v1/completions", "/v1/fim/completions"),
         does="Complete a text",
         answers=(JSON, SSE),
+        is_text=True,
         ends=(b"[DONE]",),
     ),
     RelayedPath(

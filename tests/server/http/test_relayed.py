@@ -345,6 +345,17 @@ async def test_an_answer_without_usage_is_estimated_by_its_request(record: Any) 
     assert (record()["input_tokens"], record()["output_tokens"], record()["estimated"]) == (1006, 0, True)
 
 
+async def test_the_text_of_a_stream_without_usage_is_estimated(record: Any) -> None:
+    prices = (Price(model="up/*", input=1.0, output=1.0),)
+    events = [b'data: {"choices":[{"text":"a"}]}\n\n' * 50, b"data: [DONE]\n\n"]
+    async with gateway(Script(events, headers=[("content-type", "text/event-stream")]), prices=prices) as (
+        app,
+        _,
+    ):
+        await call(app, "/v1/completions", {"model": "up/m", "stream": True})
+    assert (record()["output_tokens"], record()["estimated"]) == (51, True)
+
+
 @pytest.mark.parametrize(
     ("path", "usage", "cost"),
     [
