@@ -33,7 +33,8 @@ class PlainHeaders(msgspec.Struct, frozen=True):
 
 def plain_headers(headers: Headers, unusual: frozenset[bytes]) -> PlainHeaders | None:
     """Return the headers as they are written, None if h11 has to do that. unusual: names that it reads or moves."""
-    of_names, values = zip(*headers, strict=True) if headers else ((), ())
+    # Without strict, which takes 2,000 instructions: each header is a pair.
+    of_names, values = zip(*headers) if headers else ((), ())  # noqa: B905
     written = _written_names(of_names, unusual)
     joined = b"".join(values)
     if (

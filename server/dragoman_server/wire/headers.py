@@ -150,7 +150,7 @@ def client_response_headers(
     if not (values or ids):
         return request_id_headers(gateway_id)
     texts = scrub(values + ids)
-    return [*zip(names, texts, strict=False), *request_id_headers(gateway_id, *texts[len(names) :])]
+    return [*zip(names, texts), *request_id_headers(gateway_id, *texts[len(names) :])]  # noqa: B905
 
 
 def retry_headers(wait: float) -> HeaderList:
