@@ -180,7 +180,7 @@ class BaseEndpoint(ABC):
         cloud: CloudRequest | None = request.scope.get(SCOPE_CLOUD)
         if cloud is not None:
             body, headers = await request.off_loop(len(body), cloud.as_served, body, request.headers)
-            request.headers |= headers
+            request.headers = {**request.headers, **headers}
         request_head = await request.off_loop(len(body), peek, body, request.model_in_path)
         model = request_head.model or default_model(self.gateway.settings) or ""
         others: Sequence[str] = ()

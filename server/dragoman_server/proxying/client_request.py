@@ -6,9 +6,9 @@ connection is: `HttpChannel` makes ASGI messages of them, in any ASGI server.
 
 import copy
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, overload
 
 import anyio
 import anyio.lowlevel
@@ -34,6 +34,7 @@ from dragoman_server.wire.headers import JSON_HEADERS, HeaderList, request_id_he
 from dragoman_server.wire.replies import Reply
 
 Result = TypeVar("Result")
+Default = TypeVar("Default")
 
 # See NOW.
 ReceiveNow = Callable[[], Message | None]
@@ -134,6 +135,41 @@ class HttpChannel(msgspec.Struct, eq=False):
             raise
 
 
+class Headers(Mapping[str, str]):
+    """The headers of a request, from its ASGI scope: read when they are asked for, because most never are."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        values = dict(headers)
+        if len(values) < len(headers):
+            several: dict[bytes, list[bytes]] = {}
+            for name, value in headers:
+                several.setdefault(name, []).append(value)
+            values = {name: b", ".join(each) for name, each in several.items()}
+        self._values = values
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name.encode("latin-1")].decode("latin-1")
+
+    @overload
+    def get(self, name: str, /) -> str | None: ...
+    @overload
+    def get(self, name: str, /, default: str | Default) -> str | Default: ...
+    def get(self, name: str, /, default: str | Default | None = None) -> str | Default | None:
+        value = self._values.get(name.encode("latin-1"))
+        return default if value is None else value.decode("latin-1")
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.encode("latin-1") in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return (name.decode("latin-1") for name in self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
 class ClientRequest:
     """The client's side of one request: what the client sent, its log record, and its response.
 
@@ -176,7 +212,7 @@ class ClientRequest:
         self.rest_of_task: Callable[[], RestOfTask] | None = now.get("rest")
         self.record = record
         self.framing = framing
-        self.headers = _joined_headers(scope["headers"])
+        self.headers: Mapping[str, str] = Headers(scope["headers"])
         self.model_in_path: str = scope.get("path_params", {}).get("model", "")
         self.query: str = scope.get("query_string", b"").decode("latin-1")
         self.now, self.time = int(time.time()), now.get("time") or event_loop_clock()
@@ -312,13 +348,3 @@ async def _at_next_turn(work: Callable[[], Awaitable[None]]) -> None:
 def unix_time() -> int:
     """Return the seconds since the epoch."""
     return int(time.time())
-
-
-def _joined_headers(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
-    joined = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
-    if len(joined) == len(headers):
-        return joined
-    values: dict[bytes, list[bytes]] = {}
-    for name, value in headers:
-        values.setdefault(name, []).append(value)
-    return {name.decode("latin-1"): b", ".join(several).decode("latin-1") for name, several in values.items()}
