@@ -11,7 +11,6 @@ A head that breaks the grammar raises RemoteProtocolError (400), one that is val
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import repeat
 
 import msgspec
 
@@ -29,11 +28,16 @@ MAX_TARGET_BYTES = 8 * 1024
 _MAX_LINE_BYTES = MAX_TARGET_BYTES + 64
 
 _REQUEST_LINE = re.compile(rb"(%b) ([!-~]+) HTTP/([0-9])\.([0-9])" % TOKEN)
-_FIELDS = re.compile(rb"(?:%b\n)*\r\n" % FIELD_LINE)
+_FIELD = re.compile(FIELD_LINE)
 HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
 # Request lines that are kept, because clients send a few, again and again.
 _KEPT_LINES = 128
-_CONTENT_LENGTH = re.compile(rb"[0-9]{1,19}")
+# Header lines that are kept, of so many bytes, because a client sends most of its own in each request.
+_KEPT_FIELDS = 512
+_KEPT_SIZE = 256
+# Names of headers that may be secret, or that are others in most requests.
+_NOT_KEPT = re.compile(rb"auth|cookie|cred|key|length|pass|secret|session|sign|token", re.IGNORECASE)
+_MAX_LENGTH_DIGITS = 19
 _ABSOLUTE = re.compile(rb"https?://[^/?#]+(?=[/?]|$)", re.IGNORECASE)
 
 _ONE_HOST = "it needs exactly one Host header"
@@ -89,18 +93,18 @@ def read_head(head: bytes) -> tuple[StreamRequest, dict[bytes, bytes]]:
 
     Raises RemoteProtocolError, or RequestRefused with status 414, 417, 431, 501 or 505.
     """
-    request_line, _, lines = head.partition(b"\r\n")
-    if _FIELDS.fullmatch(lines) is None:
+    request_line, *lines, _, _ = head.split(b"\r\n")
+    try:
+        headers = [*map(_FIELDS.__getitem__, lines[:MAX_FIELDS])]
+    except ValueError:
         error = _first_error(_BROKEN, head) or _first_error(_MALFORMED, head)
-        raise _malformed(error or "a header line is not `name: value`")
+        raise _malformed(error or "a header line is not `name: value`") from None
     read = _kept_request_line if request_line.find(b"?") < 0 else _checked_request_line
     method, target, version = read(request_line)
     if len(head) > MAX_HEAD_BYTES:
         raise _too_large()
-    if lines.count(b"\n") > MAX_FIELDS + 1:
+    if len(lines) > MAX_FIELDS:
         raise _too_many()
-    parts = map(bytes.partition, lines.split(b"\r\n")[:-2], repeat(b":"))
-    headers = [(name.lower(), value.strip(b"\t ")) for name, _, value in parts]
     fields = dict(headers)
     if len(fields) < len(headers):
         if sum(name == b"host" for name, _ in headers) > 1:
@@ -127,6 +131,29 @@ def read_head(head: bytes) -> tuple[StreamRequest, dict[bytes, bytes]]:
         _check_host(authority)
         headers = [(b"host", authority), *(field for field in headers if field[0] != b"host")]
     return StreamRequest(headers, version, method, target), fields
+
+
+class _KeptFields(dict[bytes, tuple[bytes, bytes]]):
+    """Names and values by header line, without its end. Raises ValueError for what is no such line."""
+
+    def __missing__(self, line: bytes) -> tuple[bytes, bytes]:
+        if _FIELD.fullmatch(line + b"\r") is None:
+            raise ValueError
+        name, _, value = line.partition(b":")
+        field = name.lower(), value.strip(b"\t ")
+        if len(line) <= _KEPT_SIZE and not _may_be_secret(name):
+            if len(self) >= _KEPT_FIELDS:
+                self.clear()
+            self[line] = field
+        return field
+
+
+_FIELDS = _KeptFields()
+
+
+@lru_cache(maxsize=_KEPT_FIELDS)
+def _may_be_secret(name: bytes) -> bool:
+    return _NOT_KEPT.search(name) is not None
 
 
 def joined(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
@@ -233,11 +260,12 @@ def _check_framing(fields: Mapping[bytes, bytes], version: str) -> None:
             # "A server that receives a request message with a transfer coding it does not understand SHOULD respond
             # with 501" -- RFC 9112, 6.1
             raise _refused(501, "the only Transfer-Encoding that is supported is chunked")
-    elif length is not None and _CONTENT_LENGTH.fullmatch(length) is None:
+    elif length is not None and not (length.isdigit() and len(length) <= _MAX_LENGTH_DIGITS):
         # RFC 9112, 6.3: "unrecoverable error" but for a list of equal values, which nginx refuses as well.
         raise _malformed("its Content-Length is not one number")
 
 
+@lru_cache(maxsize=_KEPT_LINES)
 def _check_host(host: bytes) -> None:
     if HOST.fullmatch(host) is None:
         raise _malformed("its Host is not a host and a port")

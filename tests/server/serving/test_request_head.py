@@ -8,6 +8,7 @@ import pytest
 from http_heads import CASES
 
 from dragoman import RemoteProtocolError, RequestRefused
+from dragoman_server.serving import request_head
 from dragoman_server.serving.request_head import (
     check_partial_head,
     parse_broken,
@@ -98,3 +99,22 @@ BROKEN_HEADS: list[tuple[bytes, bytes, bytes, list[tuple[bytes, bytes]]]] = [
 def test_method_path_and_fields_are_read_from_a_broken_head() -> None:
     for head, method, target, fields in BROKEN_HEADS:
         assert parse_broken(head) == (method, target, fields), head
+
+
+def test_few_header_lines_are_kept_and_none_that_may_be_secret() -> None:
+    secret = (
+        "Authorization",
+        "X-Api-Key",
+        "x-goog-api-key",
+        "Cookie",
+        "cf-access-client-secret",
+        "X-Session-Id",
+    )
+    lines = [f"{name}: 0123456789".encode() for name in secret]
+    number = request_head._KEPT_FIELDS * 2
+    for value in range(number):
+        read_head(b"\r\n".join([b"GET / HTTP/1.1", b"Host: a", *lines, b"A: %d" % value, b"", b""]))
+    kept = request_head._FIELDS
+    assert kept[b"A: %d" % (number - 1)] == (b"a", b"%d" % (number - 1))
+    assert len(kept) <= request_head._KEPT_FIELDS
+    assert not kept.keys() & set(lines)
