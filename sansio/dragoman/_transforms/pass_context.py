@@ -11,7 +11,7 @@ import msgspec
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger
 from dragoman._ir.native import changed
-from dragoman._ir.request import Message, Part, Reasoning, Request, Role, Text, ToolCall, ToolResult
+from dragoman._ir.request import Message, Part, Reasoning, Request, Text, ToolCall, ToolResult
 from dragoman._ir.undo import Undo
 from dragoman._ir.wrapped_signatures import unwrap_phase
 from dragoman.codec import Capabilities, ProtocolSpec, UpstreamSpec
@@ -42,6 +42,7 @@ class Contents(msgspec.Struct, frozen=True):
         shaped: The messages and parts with a shape (see `_ir.native.Node`), messages first.
         marked: The parts with cache marks in the order of the prompt, those inside of results before the results.
         calls: The calls.
+        reasoning: The reasoning of turns.
         ids: The ids of all calls and results.
     """
 
@@ -49,6 +50,7 @@ class Contents(msgspec.Struct, frozen=True):
     shaped: list[Any] = []
     marked: list[Part] = []
     calls: list[ToolCall] = []
+    reasoning: list[Reasoning] = []
     ids: set[str] = set()
 
 
@@ -98,8 +100,11 @@ def find_contents(messages: Sequence[Message]) -> Contents:
             else:
                 subjects.add(type(part))
                 is_paired = is_paired and (is_turn or not waiting)
-                if type(part) is Reasoning and unwrap_phase(part.signature) is not None:
-                    subjects.add(SPEAKERS)
+                if type(part) is Reasoning:
+                    if is_turn:
+                        found.reasoning.append(part)
+                    if unwrap_phase(part.signature) is not None:
+                        subjects.add(SPEAKERS)
             if part.shape is not None:
                 shaped_parts.append(part)
             if part.cache is not None:
@@ -121,17 +126,13 @@ def _find_inside(result: ToolResult, found: Contents, shaped: list[Any]) -> None
     shaped += inner.shaped
 
 
-def map_parts(
-    request: Request, changes: Mapping[type[Part], Callable[[Any], Part | None]], role: Role | None = None
-) -> Request:
+def map_parts(request: Request, changes: Mapping[type[Part], Callable[[Any], Part | None]]) -> Request:
     """Return the request with its parts changed, itself if none was. A message without parts left is dropped.
 
-    changes: by the type of a part; None drops it. role: changes only messages of this role.
+    changes: by the type of a part; None drops it.
     """
     messages: list[Message | None] | None = None
     for number, message in enumerate(request.messages):
-        if role is not None and message.role != role:
-            continue
         content = message.content or message.parts
         for part in content:
             if type(part) in changes:

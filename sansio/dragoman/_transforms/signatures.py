@@ -34,19 +34,24 @@ def drop_foreign_signatures(request: Request, context: PassContext) -> Request:
     If the upstream has refused signatures, its own are dropped too, whatever model made them.
     """
 
-    def without_foreign_signature(part: Reasoning) -> Reasoning:
+    dropped: set[int] = set()  # the ids of the objects
+    for part in context.contents.reasoning:
         if part.forged:
             context.ledger.foreign_signature(part.path, FORGED)
         signature = part.signature
         if signature is None or signature.origin != context.upstream.name:
-            return part
+            continue
         reason = unreadable_reason(signature, context.upstream, request.model, context.signed_reasoning)
-        if reason is None or not _is_signed(signature, context.upstream):
-            return part
-        context.ledger.foreign_signature(part.path, reason)
-        return changed(part, signature=None)
+        if reason is not None and _is_signed(signature, context.upstream):
+            context.ledger.foreign_signature(part.path, reason)
+            dropped.add(id(part))
+    if not dropped:
+        return request  # as most are
 
-    return map_parts(request, {Reasoning: without_foreign_signature}, role="assistant")
+    def without_signature(part: Reasoning) -> Reasoning:
+        return changed(part, signature=None) if id(part) in dropped else part
+
+    return map_parts(request, {Reasoning: without_signature})
 
 
 def _is_signed(signature: Signature, upstream: UpstreamSpec) -> bool:
