@@ -457,8 +457,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 # So many pointers to messages are made together, and kept of each sort.
 _SEVERAL = 16
 _KEPT_PATHS = 512
-# JSON Pointers to a message, to its content and to its first two parts.
-Paths: TypeAlias = tuple[str, str, tuple[str, str]]
+# JSON Pointers to a message, to its content and to its first parts: as many as a turn of an agent has.
+Paths: TypeAlias = tuple[str, str, tuple[str, str, str, str]]
 
 
 class MessagePaths:
@@ -469,11 +469,11 @@ class MessagePaths:
     Many are kept once they were needed, because to format a number costs as much as to build a message.
     """
 
-    __slots__ = ("_ends", "_first", "_kept", "_member")
+    __slots__ = ("_content", "_first", "_kept", "_member", "_part")
 
     def __init__(self, member: str, content: str = "content", parts: str = "") -> None:
         self._member, parts = member, parts or content
-        self._ends = f"/{content}", f"/{parts}/0", f"/{parts}/1"
+        self._content, self._part = f"/{content}", f"/{parts}/"
         self._kept: dict[int, tuple[Paths, ...]] = {}
         self._first = self._several(0)
 
@@ -490,5 +490,6 @@ class MessagePaths:
         return paths
 
     def _paths(self, index: int) -> Paths:
-        path, (content, first, second) = f"/{self._member}/{index}", self._ends
-        return path, path + content, (path + first, path + second)
+        path = f"/{self._member}/{index}"
+        parts = path + self._part
+        return path, path + self._content, (f"{parts}0", f"{parts}1", f"{parts}2", f"{parts}3")

@@ -110,14 +110,15 @@ def _shorten_marks(
 
 def _remarked(node: Any, changes: dict[str, CacheMark | None]) -> Any:
     """Return a node with its changes made, which are taken out of `changes`."""
-    if isinstance(node, (Message, ToolResult)):
+    kind = type(node)
+    if kind is Message or kind is ToolResult:
         parts = tuple([_remarked(part, changes) for part in node.content])
         if not all(map(is_, parts, node.content)):
             node = changed(node, content=parts)
-    if isinstance(node, Message) or node.cache is None or node.cache.path not in changes:
+    if kind is Message or node.cache is None or node.cache.path not in changes:
         return node
     mark = changes.pop(node.cache.path)
-    if not isinstance(node, (OpaquePart, HostedTool)):
+    if kind is not OpaquePart and kind is not HostedTool:
         return changed(node, _MARKS, cache=mark)
     native = {name: value for name, value in node.native.items() if name not in _MARKS}
     if mark is not None:

@@ -381,9 +381,10 @@ def join_native_reasoning(natives: list[JSONObject]) -> tuple[JSONObject, list[J
         if type(content) is list:
             leading += [part for part in content if type(part) is dict and part.get("type") == "thinking"]
         for key in REASONING_FIELDS:
-            value, before = native.get(key), fields.get(key)
+            value = native.get(key)
             if not value:
                 continue
+            before = fields.get(key)
             if type(value) is list and type(before) is list:
                 value = ReasoningEntries((*before, *value)).joined()
             elif type(value) is str and type(before) is str:
