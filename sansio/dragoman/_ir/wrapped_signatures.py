@@ -84,10 +84,11 @@ class Signer(msgspec.Struct, frozen=True):
         try:
             value = decode(_decoded(payload))
             return [
-                msgspec.convert({"origin": each["o"], "model": each["m"], "native": each["n"]}, Signature)
+                Signature(each["o"], each["n"], each["m"])
                 for each in (value if type(value) is list else (value,))
+                if type(each["o"]) is str and type(each["m"]) is str
             ]
-        except (RemoteProtocolError, msgspec.ValidationError, KeyError, TypeError):
+        except (RemoteProtocolError, KeyError, TypeError):
             return ()
 
     @staticmethod

@@ -190,12 +190,13 @@ def _read_reasoning(block: JSONObject, path: str, context: ReadContext) -> Part:
             CHECKS.required(block, "thinking", path, STRING),
             text_or_empty(block.get("signature")),
         )
+        usual = 3
     else:
-        text, carrier = "", CHECKS.required(block, "data", path, STRING)
+        text, carrier, usual = "", CHECKS.required(block, "data", path, STRING), 2
     if carrier and context.signer.is_wrapped(carrier):
         signature = context.signer.unwrap(carrier)
         context.is_native = False
-        extra = extra_of(block, THINKING_BLOCK_SHAPE)
+        extra = {} if len(block) == usual else extra_of(block, THINKING_BLOCK_SHAPE)
         return Reasoning(text, signature, path, signature is None, **extra)
     if "cache_control" in block:
         context.is_native = False

@@ -174,7 +174,9 @@ class _MessageReader(msgspec.Struct):
             parts = _assistant_parts(item["content"], content_path, calls)
             for index, call in enumerate(calls):
                 parts.append(
-                    self._call(call, call_paths[index] if index < len(call_paths) else f"{path}/tool_calls/{index}")
+                    self._call(
+                        call, call_paths[index] if index < len(call_paths) else f"{path}/tool_calls/{index}"
+                    )
                 )
             return Message("assistant", tuple(parts), path, native=item)
         parts = _assistant_parts(item.get("content"), content_path, calls)

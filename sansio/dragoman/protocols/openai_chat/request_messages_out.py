@@ -160,7 +160,9 @@ class PartWriter:
         """Return the parts, plain texts as one string with blank lines between them if that is enough."""
         if len(parts) > 1 and not self.joins_texts:
             return parts
-        texts = [part["text"] for part in parts if len(part) == 2 and "text" in part and part.get("type") == "text"]
+        texts = [
+            part["text"] for part in parts if len(part) == 2 and "text" in part and part.get("type") == "text"
+        ]
         return "\n\n".join(texts) if len(texts) == len(parts) else parts
 
     def _media(self, part: Media, content: list[JSONObject]) -> None:

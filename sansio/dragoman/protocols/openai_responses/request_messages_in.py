@@ -319,13 +319,14 @@ def _read_result(item: JSONObject, path: str) -> Message:
     if type(output) is str:
         parts = (Text(output, None, None, where),)
     elif type(output) is list:
-        parts = tuple(
-            [
-                # Results have no refusals: such a part is kept as it is, with its text.
-                OpaquePart(NAME, "refusal", raw, part.path, part.text) if type(part) is Refusal else part
-                for part, raw in zip(read_parts(output, where), output, strict=True)
-            ]
-        )
+        parts = read_parts(output, where)
+        if Refusal in map(type, parts):  # results have none: such a part is kept as it is, with its text
+            parts = tuple(
+                [
+                    OpaquePart(NAME, "refusal", raw, part.path, part.text) if type(part) is Refusal else part
+                    for part, raw in zip(parts, output, strict=True)
+                ]
+            )
     else:
         raise CHECKS.wrong_type(where, "a string or an array", output)
     kind: str = item["type"]
