@@ -51,13 +51,13 @@ class _Lookup:
         return self.done.is_set() and self.error is None
 
 
-class _Kept(NamedTuple):
+class _Resolved(NamedTuple):
     addresses: list[Address]
     found_at: float
     until: float  # then the name is looked up again
 
 
-_NOTHING = _Kept([], -math.inf, -math.inf)
+_NOTHING = _Resolved([], -math.inf, -math.inf)
 
 
 class _Names:
@@ -65,7 +65,7 @@ class _Names:
 
     def __init__(self) -> None:
         self.running: dict[bytes, _Lookup] = {}
-        self.kept: dict[bytes, _Kept] = {}  # in the order of the look-ups
+        self.kept: dict[bytes, _Resolved] = {}  # in the order of the look-ups
 
 
 _names: anyio.lowlevel.RunVar[_Names] = anyio.lowlevel.RunVar("dragoman_names")
@@ -115,7 +115,7 @@ def _start(name: bytes, names: _Names) -> _Lookup:
             names.kept.pop(name, None)
         if lookup.error is None:
             now = anyio.current_time()
-            names.kept[name] = _Kept(lookup.addresses, now, now + KEPT_S)
+            names.kept[name] = _Resolved(lookup.addresses, now, now + KEPT_S)
             if len(names.kept) > MAX_KEPT:
                 del names.kept[next(iter(names.kept))]
 

@@ -24,6 +24,7 @@ from virtual_time import REAL_BACKENDS
 
 from dragoman_server.responses.stores import base
 from dragoman_server.responses.stores import sqlite as sqlite_store
+from dragoman_server.responses.stores import valkey as valkey_store
 from dragoman_server.responses.stores.base import (
     LOG_KEPT_S,
     ResponseEvents,
@@ -107,7 +108,8 @@ PUT_S = sqlite_store.PUT_S
 @pytest.fixture(autouse=True)
 def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine may be busy: where the deadline is not what is tested, it is a long one."""
-    monkeypatch.setattr(sqlite_store, "PUT_S", 60.0)
+    for store in (sqlite_store, valkey_store):
+        monkeypatch.setattr(store, "PUT_S", 60.0)
 
 
 def response(
@@ -348,11 +350,14 @@ async def test_a_server_drops_what_is_old_step_by_step(
 
 @one_backend
 @pytest.mark.promise("R11")
-async def test_a_server_that_does_not_respond_delays_a_response_by_a_quarter_of_a_second() -> None:
+async def test_a_server_that_does_not_respond_delays_a_response_by_a_quarter_of_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with valkey_server() as server:
         store = ValkeyResponseStore(server.url, LIMITS)
         async with store.running():
             assert await store.put(response())
+            monkeypatch.setattr(valkey_store, "PUT_S", PUT_S)
             server.pause()
             begun = anyio.current_time()
             with pytest.raises(ResponseStoreError, match=r"no response within 0\.25 s"):
@@ -607,7 +612,7 @@ async def test_it_works_only_inside_its_block(sqlite: Kind) -> None:
 async def test_a_locked_file_delays_a_response_by_a_quarter_of_a_second(
     sqlite: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman_server.responses.stores.sqlite.PUT_S", PUT_S)
+    monkeypatch.setattr(sqlite_store, "PUT_S", PUT_S)
     async with sqlite() as store:
         holder = sqlite3.connect(sqlite.path, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
