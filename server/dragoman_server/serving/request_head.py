@@ -32,11 +32,15 @@ _FIELD = re.compile(FIELD_LINE)
 HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
 # Request lines that are kept, because clients send a few, again and again.
 _KEPT_LINES = 128
-# Header lines that are kept, of so many bytes, because a client sends most of its own in each request.
+# Header lines that are kept, of so many bytes: a client sends those with these names in each of its requests, and they
+# are not secret.
 _KEPT_FIELDS = 512
 _KEPT_SIZE = 256
-# Names of headers that may be secret, or that are others in most requests.
-_NOT_KEPT = re.compile(rb"auth|cookie|cred|key|length|pass|secret|session|sign|token", re.IGNORECASE)
+_KEPT_NAMES = re.compile(
+    rb"accept(?:-encoding|-language)?|anthropic-[a-z-]+|connection|content-type|host|openai-beta|originator|sec-fetch-mode|"
+    rb"user-agent|x-app|x-stainless-[a-z-]+",
+    re.IGNORECASE,
+)
 _MAX_LENGTH_DIGITS = 19
 _ABSOLUTE = re.compile(rb"https?://[^/?#]+(?=[/?]|$)", re.IGNORECASE)
 
@@ -141,7 +145,7 @@ class _KeptFields(dict[bytes, tuple[bytes, bytes]]):
             raise ValueError
         name, _, value = line.partition(b":")
         field = name.lower(), value.strip(b"\t ")
-        if len(line) <= _KEPT_SIZE and not _may_be_secret(name):
+        if len(line) <= _KEPT_SIZE and _KEPT_NAMES.fullmatch(name) is not None:
             if len(self) >= _KEPT_FIELDS:
                 self.clear()
             self[line] = field
@@ -149,11 +153,6 @@ class _KeptFields(dict[bytes, tuple[bytes, bytes]]):
 
 
 _FIELDS = _KeptFields()
-
-
-@lru_cache(maxsize=_KEPT_FIELDS)
-def _may_be_secret(name: bytes) -> bool:
-    return _NOT_KEPT.search(name) is not None
 
 
 def joined(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:

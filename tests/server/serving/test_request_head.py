@@ -102,19 +102,11 @@ def test_method_path_and_fields_are_read_from_a_broken_head() -> None:
 
 
 def test_few_header_lines_are_kept_and_none_that_may_be_secret() -> None:
-    secret = (
-        "Authorization",
-        "X-Api-Key",
-        "x-goog-api-key",
-        "Cookie",
-        "cf-access-client-secret",
-        "X-Session-Id",
-    )
-    lines = [f"{name}: 0123456789".encode() for name in secret]
+    secret = [b"%b: 0123456789" % name for name in (b"Authorization", b"X-Api-Key", b"Cookie", b"X-Anything")]
     number = request_head._KEPT_FIELDS * 2
     for value in range(number):
-        read_head(b"\r\n".join([b"GET / HTTP/1.1", b"Host: a", *lines, b"A: %d" % value, b"", b""]))
+        read_head(b"\r\n".join([b"GET / HTTP/1.1", b"Host: a", *secret, b"User-Agent: %d" % value, b"", b""]))
     kept = request_head._FIELDS
-    assert kept[b"A: %d" % (number - 1)] == (b"a", b"%d" % (number - 1))
+    assert kept[b"User-Agent: %d" % (number - 1)] == (b"user-agent", b"%d" % (number - 1))
     assert len(kept) <= request_head._KEPT_FIELDS
-    assert not kept.keys() & set(lines)
+    assert not kept.keys() & set(secret)
