@@ -126,9 +126,9 @@ def usage_of(usage: dict[str, Any]) -> Usage:
         input_tokens is not None
         and output is not None
         and reasoning
-        and total == input_tokens + output + reasoning
+        and (total == input_tokens + output + reasoning or (reasoning > output and "market_cost" in usage))
     ):
-        output += reasoning  # counted outside completion_tokens, as the total shows
+        output += reasoning  # counted outside completion_tokens, as the total shows, or the prices of Vercel's router
     cached = (
         before.get("cached_tokens"),
         usage.get("prompt_cache_hit_tokens"),
