@@ -144,7 +144,7 @@ class MessageWriter:
                     continue
             run.append(message)
             before = is_turn
-            if after is not is_turn:
+            if after is not is_turn or (is_turn and messages[number].name != message.name):
                 (self._write_assistant_turn if is_turn else self._write_between_turns)(run)
                 run = []
                 before = out[-1]["role"] == "assistant" if out else None
