@@ -71,7 +71,8 @@ class SignedParts(msgspec.Struct):
         """Return the parts, with those without text for what no text has come for, and begin another content."""
         parts, self.parts = self.parts, []
         if self.waits:
-            parts += [{"text": "", SIGNATURE: signature} for signature in self._texts]
+            for signature in self._texts:
+                parts.append({"text": "", SIGNATURE: signature})
             self.waits, self._calls, self._texts = False, [], []
         return parts
 

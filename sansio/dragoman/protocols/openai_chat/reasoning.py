@@ -226,8 +226,9 @@ def read_turn(
 ) -> list[Part]:
     """Return the parts of an assistant's message in their order if it is known, else reasoning, content, calls."""
     blocks = _earlier_blocks(message, path, signer)
-    if not [block for block, position in blocks if position != _START]:
-        return [*[block for block, _ in blocks], *content, *calls]
+    leading = [block for block, position in blocks if position == _START]
+    if len(leading) == len(blocks):
+        return [*leading, *content, *calls]
     out: list[Part] = []
     chars = calls_used = 0
     rest = deque(content)
@@ -291,12 +292,12 @@ def _earlier_blocks(message: JSONObject, path: str, signer: Signer) -> list[tupl
         # The texts repeat the entries, which may have more members.
         field = next((name for name in REASONING_ENTRIES if name in fields), next(iter(fields)))
         return [(Reasoning(reasoning_text(fields), Signature(NAME, fields), path=f"{path}/{field}"), _START)]
-    if not any(block.text for block, _ in blocks):
-        first, position = blocks[0]
+    first, position = blocks[0]
+    if not first.text and not any(block.text for block, _ in blocks):
         blocks[0] = msgspec.structs.replace(first, text=reasoning_text(fields)), position
     elif unsigned:
         blocks.append((Reasoning("".join(unsigned), path=f"{path}/{field}"), _START))
-    return [*blocks, *[(block, _START) for block in opaque]]
+    return [*blocks, *[(block, _START) for block in opaque]] if opaque else blocks
 
 
 def _signed_entry(

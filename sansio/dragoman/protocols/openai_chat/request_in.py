@@ -167,17 +167,18 @@ class _MessageReader(msgspec.Struct):
 
     def assistant(self, item: JSONObject, paths: Paths) -> Message:
         parts: list[Part]
+        call_paths: tuple[str, ...]
         path, content_path, call_paths = paths
         calls = item.get("tool_calls")
+        if type(calls) is list and len(calls) > len(call_paths):
+            call_paths += tuple(
+                [f"{path}/tool_calls/{index}" for index in range(len(call_paths), len(calls))]
+            )
         if len(item) == 3 and type(calls) is list and "content" in item:
             # A shortcut for an agent's turns: role, content and calls.
             parts = _assistant_parts(item["content"], content_path, calls)
             for index, call in enumerate(calls):
-                parts.append(
-                    self._call(
-                        call, call_paths[index] if index < len(call_paths) else f"{path}/tool_calls/{index}"
-                    )
-                )
+                parts.append(self._call(call, call_paths[index]))
             return Message("assistant", tuple(parts), path, native=item)
         parts = _assistant_parts(item.get("content"), content_path, calls)
         shape: Mapping[str, Shape] | None = None if item.keys() <= _TAKEN else ASSISTANT_SHAPE
@@ -191,9 +192,9 @@ class _MessageReader(msgspec.Struct):
             parts.append(OpaquePart(NAME, "audio", audio, f"{path}/audio"))
         if calls is not None and type(calls) is not list:
             raise wrong_type(f"{path}/tool_calls", "an array of tool calls", calls)
-        call_parts: list[Part] = [
-            self._call(call, f"{path}/tool_calls/{index}") for index, call in enumerate(calls or ())
-        ]
+        call_parts: list[Part] = []
+        for index, call in enumerate(calls or ()):
+            call_parts.append(self._call(call, call_paths[index]))
         legacy = CHECKS.optional(item, "function_call", path, OBJECT)
         if legacy is not None:
             call_parts.append(self._legacy_call(legacy, path))
@@ -315,8 +316,10 @@ def _message(item: JSONObject, path: str, parts: list[Part], shape: Mapping[str,
         shape=None if is_usual else shape,
         plain_text=plain_text_of(parts) if is_usual else "",
     )
-    odd = [part for part in parts if part.native is None and part.shape is not None]
-    return changed(message) if odd else message
+    for part in parts:
+        if part.native is None and part.shape is not None:
+            return changed(message)
+    return message
 
 
 def _attach_citations(parts: list[Part], annotations: JSON) -> bool:

@@ -140,7 +140,7 @@ class InputWriter(msgspec.Struct):
         out: JSONObject = {"type": "output_text", "text": part.text}
         if self._native and part.before is not None:
             return out  # with the client's own annotations
-        out["annotations"] = write_citations(part)
+        out["annotations"] = write_citations(part) if part.sources else []
         if part.citations and not part.sources:
             self._ledger.dropped(f"{part.path}/citations", "only citations of web pages have a counterpart")
         elif part.citations and has_unmapped_citations(part):
@@ -272,16 +272,19 @@ def unwrapped_item(native: JSON, path: str, ledger: Ledger) -> JSONObject | None
     if type(kind) is not str or kind in TRANSLATED_ITEMS:
         ledger.foreign_signature(path, "only its vendor can read this reasoning")
         return None
-    item = {name: value for name, value in native.items() if name not in RESPONSE_ONLY_FIELDS}
-    if kind != "reasoning":
-        return item  # an item that the client's protocol had no form for
-    if not item.get("encrypted_content"):
+    if kind == "reasoning" and not native.get("encrypted_content"):
         # "Items are not persisted when `store` is set to false." (vercel/ai#7543, read 2026-11-22): an id without
         # content refers to nothing.
         ledger.dropped(path, "the reasoning came without its encrypted content")
         return None
-    # "Invalid 'input[5].id': ''" (mweinbach/open-grok#23, read 2026-11-22): servers send such ids all the same.
-    return {name: value for name, value in item.items() if value not in (None, "")}
+    # "Invalid 'input[5].id': ''" (mweinbach/open-grok#23, read 2026-11-22): servers send such ids all the same. Other
+    # items are those that the client's protocol had no form for.
+    empty = (None, "") if kind == "reasoning" else ()
+    return {
+        name: value
+        for name, value in native.items()
+        if name not in RESPONSE_ONLY_FIELDS and value not in empty
+    }
 
 
 def _plain_message(message: Message) -> JSONObject:
