@@ -171,6 +171,7 @@ _CHUNK_BOOKKEEPING = members(
     "__verbose prompt_progress "  # llama.cpp
     "generationId "  # Vercel
     "latency_checkpoint "  # Azure
+    "created_at model_id model_version system "  # IBM: a time, what repeats the model, and warnings about it
     "model_info runtime stats "  # LM Studio
     "perf_metrics "  # Fireworks
     "sla_metrics "  # a host behind Hugging Face's router
@@ -243,7 +244,8 @@ CHOICE_SHAPE: dict[str, Shape] = {
     **members("index delta message finish_reason matched_stop stop_reason"),
     "usage": _USAGE,
     "logprobs": {"content": [_TOKEN], "refusal": [_TOKEN]},
-    "content_filter_results": _FILTER_RESULTS,  # Azure
+    **members("content_filter_result content_filter_results", _FILTER_RESULTS),  # Azure, older and newer versions
+    "obfuscation": None,  # padding of Bedrock
     PROVIDER_FIELDS: _NO_FIELD,  # LiteLLM
     **_CHOICE_BOOKKEEPING,
 }
