@@ -1,6 +1,6 @@
 """The members of each object of requests and responses, see `_ir.shape`.
 
-They come from google-genai 3.4.0 and the REST reference of v1beta. A member that is not in a shape is unknown: it is an
+They come from google-genai 3.6.1 and the REST reference of v1beta. A member that is not in a shape is unknown: it is an
 extra member of a request, and a loss of a response.
 
 A new setting that is only a name and a value is a row of REQUEST_SHAPE; CONTRIBUTING.md has the other steps.
@@ -159,14 +159,18 @@ _TOKENS: Shape = [{"token": None, "tokenId": None, "logProbability": None}]
 CANDIDATE_SHAPE: dict[str, Shape] = {
     **WRITTEN_CANDIDATE_SHAPE,
     "content": CONTENT_SHAPE,
-    "logprobsResult": {"chosenCandidates": _TOKENS, "topCandidates": [{"candidates": _TOKENS}]},
-    # The average follows from the log probabilities. The last three are kept whole.
+    # The sum and the average follow from the log probabilities. The last three are kept whole.
+    "logprobsResult": {
+        "chosenCandidates": _TOKENS,
+        "topCandidates": [{"candidates": _TOKENS}],
+        "logProbabilitySum": None,
+    },
     **members("finishMessage avgLogprobs tokenCount citationMetadata groundingMetadata urlContextMetadata"),
     "safetyRatings": [
         {
             **members("category probabilityScore severityScore"),
             **members("probability severity", DroppedUnless(_NO_FIELD, _MEANINGLESS)),
-            "blocked": _NO_FIELD,
+            **members("blocked overwrittenThreshold", _NO_FIELD),
         }
     ],
     "continuationToken": "only a request of this protocol can have the response continued",
@@ -179,7 +183,8 @@ PART_SHAPE: dict[str, Shape] = {
         **members("id name args willContinue"),
         "partialArgs": [dict.fromkeys(("jsonPath", "stringValue", *ARGUMENT_VALUES, "willContinue"))],
     },
-    "partMetadata": _NO_FIELD,
+    **members("partMetadata mediaResolution videoMetadata mediaProcessing documentMetadata", _NO_FIELD),
+    **members("spreadsheetMetadata audioMetadata speechMetadata", _NO_FIELD),
 }
 _MODALITIES: Shape = [{"modality": DroppedUnless(_NO_FIELD, frozenset({"TEXT", 1})), "tokenCount": None}]
 USAGE_SHAPE: Shape = Counters(
