@@ -69,7 +69,8 @@ async def connect(host: str, port: int) -> socket.socket:
 
     The caller sets the deadline with a cancel scope. Raises OSError, gaierror if the name is unknown.
     """
-    addresses = _alternate_families(await resolve(host))
+    known = await resolve(host)
+    addresses = _alternate_families(known)
     if len(addresses) == 1:
         family, address = addresses[0]
         return await _connect(family, address, port)
@@ -84,6 +85,9 @@ async def connect(host: str, port: int) -> socket.socket:
             errors.append(error.with_traceback(None))  # whose frames have the list: a reference cycle
             failed.set()
         else:
+            # Those before it do not respond, so the next connections begin with it, until the name is looked up again.
+            known.remove((family, address))
+            known.insert(0, (family, address))
             tasks.cancel_scope.cancel()
 
     try:

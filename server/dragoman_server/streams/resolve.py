@@ -74,6 +74,8 @@ _names: anyio.lowlevel.RunVar[_Names] = anyio.lowlevel.RunVar("dragoman_names")
 async def resolve(host: str) -> list[Address]:
     """Return the addresses of a host, those that the resolver prefers first.
 
+    The list is the one that is kept: a caller may put first what works.
+
     Raises OSError, gaierror if the name is unknown. The caller sets the deadline with a cancel scope.
     """
     with contextlib.suppress(ValueError):

@@ -190,8 +190,10 @@ Attempt = Callable[[socket.AddressFamily], Awaitable[socket.socket]]
 def two_addresses(monkeypatch: pytest.MonkeyPatch) -> Callable[[Attempt], None]:
     """Makes `connect` try two addresses by this function."""
 
+    known = [(V6, "::1"), (V4, "1.1.1.1")]
+
     async def resolve(host: str) -> list[tuple[socket.AddressFamily, str]]:
-        return [(V6, "::1"), (V4, "1.1.1.1")]
+        return known
 
     def try_by(attempt: Attempt) -> None:
         monkeypatch.setattr("dragoman_server.streams.connect._connect", lambda family, *_: attempt(family))
@@ -219,6 +221,9 @@ async def test_an_address_that_hangs_does_not_delay_the_next(
         assert anyio.current_time() == ATTEMPT_DELAY_S
         assert tried == [V6, V4]
         assert sock.fileno() >= 0
+        assert await connect("up.example", 80) is sock, "the next connection begins with the one that works"
+        assert anyio.current_time() == ATTEMPT_DELAY_S
+        assert tried == [V6, V4, V4]
 
 
 @pytest.mark.backends(*VIRTUAL_BACKENDS)
