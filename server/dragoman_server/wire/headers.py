@@ -50,6 +50,9 @@ OPERATOR_HEADERS: HeaderList = [("cache-control", "no-store"), *BROWSER_HEADERS]
 # Header lines have limits (8 KiB in common servers), and a ledger may have a thousand entries.
 _LOSS_HEADER_BYTES = 1024
 
+# Names of upstreams' headers that are kept. Some send sixty, always the same ones.
+_KEPT_NAMES = 512
+
 # The header for each value of the setting `auth` that names one.
 _AUTH_HEADERS = {"bearer": "authorization", "x-api-key": "x-api-key", "api-key": "api-key"}
 
@@ -137,20 +140,22 @@ def client_response_headers(
 
     protocol: the upstream's. gateway_id: see request_id_headers(). scrub: removes secrets from values.
     """
-    visible, prefixes = _visible(protocol.response_headers, protocol.rate_limit_headers)
+    is_visible = _visible(protocol.response_headers, protocol.rate_limit_headers)
     names: list[str] = []
     values: list[str] = []
     ids: list[str] = []
     for name, value in upstream_headers:
-        if name in visible or name.startswith(prefixes):
+        visible = is_visible(name)
+        if visible:
             names.append(name)
             values.append(value)
-        elif name in REQUEST_ID_HEADERS and not ids:
+        elif visible is None and not ids:
             ids.append(value)
     if not (values or ids):
         return request_id_headers(gateway_id)
     texts = scrub(values + ids)
-    return [*zip(names, texts), *request_id_headers(gateway_id, *texts[len(names) :])]  # noqa: B905
+    headers = request_id_headers(gateway_id, texts.pop() if ids else None)
+    return [*zip(names, texts), *headers] if names else headers  # noqa: B905
 
 
 def retry_headers(wait: float) -> HeaderList:
@@ -250,12 +255,17 @@ def _names(of_protocol: RateLimitHeaders | None) -> tuple[RateLimitHeaders, ...]
 
 
 @lru_cache
-def _visible(
-    of_protocol: frozenset[str], limits: RateLimitHeaders | None
-) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the names, and the prefixes of names, of headers that clients may see."""
+def _visible(of_protocol: frozenset[str], limits: RateLimitHeaders | None) -> Callable[[str], bool | None]:
+    """Return what tells by its name whether clients may see a header. It returns None for an id of the request."""
     known = (spec.response_headers for spec in UPSTREAMS.values())
-    return RESPONSE_HEADERS.union(of_protocol, *known), tuple(names.prefix for names in _names(limits))
+    visible = RESPONSE_HEADERS.union(of_protocol, *known)
+    prefixes = tuple(names.prefix for names in _names(limits))
+
+    @lru_cache(maxsize=_KEPT_NAMES)
+    def is_visible(name: str) -> bool | None:
+        return name in visible or name.startswith(prefixes) or (None if name in REQUEST_ID_HEADERS else False)
+
+    return is_visible
 
 
 @lru_cache
