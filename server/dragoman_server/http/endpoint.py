@@ -303,7 +303,7 @@ class BaseEndpoint(ABC):
             client_key=request.key,
             # Maybe in a thread, which has no such clock.
             reasoning_lookup=None
-            if store is None
+            if store is None or not request.reasoning_key
             else partial(store.get, request.reasoning_key, now=request.time()),
             check_input=None if gateway.input_checker is None else gateway.input_checker(),
             change=change,

@@ -132,7 +132,6 @@ class Attempts:
     def __init__(
         self,
         upstreams: Sequence[UpstreamAccounts],
-        *,
         max_attempts: int = MAX_ATTEMPTS,
         max_wait: float = 0.0,
     ) -> None:

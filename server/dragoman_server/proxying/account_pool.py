@@ -50,9 +50,8 @@ _MAX_SKIPPED = 5
 
 _log = logging.getLogger("dragoman.accounts")
 
-# Of a destination; of an account. Each request needs them, so there is no call of Python for each.
+# Of a destination. Each request needs them, so there is no call of Python for each.
 _NAMES: Callable[[Destination], tuple[str, str]] = attrgetter("settings.name", "only_account")
-_CANDIDATE: Callable[[PooledAccount], Candidate] = attrgetter("candidate")
 
 
 class AccountChain(msgspec.Struct, frozen=True):
@@ -166,9 +165,7 @@ class RequestAttempts:
         self._pool = pool
         self._plans: dict[int, Plan] = {0: plan}
         self._chain = chain
-        self.machine = attempts.Attempts(
-            chain.upstreams, max_attempts=pool.max_attempts, max_wait=pool.account_wait_s
-        )
+        self.machine = attempts.Attempts(chain.upstreams, pool.max_attempts, pool.account_wait_s)
         self._attempts: list[Attempt] = []  # until their plans are released
         self._reserved: dict[str, Attempt] = {}  # by account, those whose reservation has to be ended
         self._reservations = 0
@@ -285,7 +282,7 @@ class RequestAttempts:
         accounts = self._chain.accounts
         conversation = plan.conversation if plan.destination.settings.sticky else None
         now = self._pool.clock()
-        candidates = [*map(_CANDIDATE, map(accounts.__getitem__, offer.accounts))]
+        candidates = [accounts[account].candidate for account in offer.accounts]
         self._reservations += 1  # a store that was late may still end an earlier one
         lease = f"{plan.id}-{self._reservations}"
         reservation = await self._pool.store.apply(Reserve(candidates, conversation, lease, now))

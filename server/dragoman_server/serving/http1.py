@@ -47,6 +47,7 @@ _LARGE_BYTES = 64 * 1024
 _Wait = Callable[[], Awaitable[None]]
 
 _EMPTY_LINE = b"\r\n"
+_END = _EMPTY_LINE * 2  # of a head
 
 _STREAM_ID = 1  # a connection has one request at a time
 
@@ -208,7 +209,7 @@ class HTTP1:
         # -- RFC 9112, 2.2
         while buffer.startswith(_EMPTY_LINE):
             del buffer[:2]
-        end = buffer.find(_EMPTY_LINE * 2, max(0, self._checked - 3)) + 4
+        end = buffer.find(_END, max(0, self._checked - 3)) + 4
         head = bytes(buffer[:end] if end > 3 else buffer)
         try:
             if end < 4:
@@ -265,7 +266,8 @@ class HTTP1:
         del buffer[: len(part)]
         data = body.receive_data(part)
         if body.complete:
-            buffer[:0] = body.unused
+            if body.unused:
+                buffer[:0] = body.unused
             self._reading = _AHEAD
         elif body.error is not None:
             self._reading = _NOTHING
