@@ -27,6 +27,7 @@ DELTA_CHARS = 16
 _MAX_MISSES = 16
 
 _FRAME_END = b"\n\n"
+_QUOTE = ord('"')
 # A counter without leading zeros, as JSON has it.
 _NUMBER = re.compile(rb"0|[1-9][0-9]{0,15}")
 
@@ -199,7 +200,7 @@ def _extractor(head: bytes, middle: bytes, tail: bytes, end_of: _EndFinder) -> E
                     break
                 before = numbered % number
             start = position + len(before)
-            close = frames.find(b'"', start)
+            close = frames.find(_QUOTE, start)
             if frames.startswith(end, close):
                 stop = close + less
             else:
@@ -264,7 +265,7 @@ class FastPath:
             self._misses = 0  # a frame like it came, so learning is worthwhile
             if self._on_texts is not None:
                 self._on_texts(texts)
-            chars = sum(map(len, texts))
+            chars = len("".join(texts))
             self.chars += chars
             self.size += chars + DELTA_CHARS * len(texts)
             if texts:

@@ -27,7 +27,7 @@ _DATA = b"data"
 ANY_SIZE = 2**62
 # What is larger is not split in one call, during which no other thread runs.
 _LARGE_BYTES = 1024 * 1024
-_CR = ord("\r")  # as a number, which `in` finds four times as fast as a byte
+_CR, _LF = b"\r\n"  # as numbers: `in` finds one four times as fast as a byte
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
@@ -95,11 +95,11 @@ class SSEParser:
         """
         if (
             self._between_events
-            and data.endswith(b"\n\n")
+            and data[-2:] == b"\n\n"
             and _CR not in data
             and data.find(_DATA) >= 0
             and len(data) <= self._uncounted
-            and not data.endswith(b"\n\n\n")
+            and data[-3] != _LF
         ):
             return data  # as in most reads
         if self.error is not None:
