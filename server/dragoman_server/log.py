@@ -210,13 +210,13 @@ def _format_second(second: int, form: str) -> tuple[str, str]:
 
 
 _encode_utf8 = msgspec.json.Encoder(enc_hook=str).encode
-_encode_ascii = json.JSONEncoder(ensure_ascii=True, default=str, separators=(",", ":")).encode
+_encode_ascii = json.JSONEncoder(ensure_ascii=True, default=str).encode
 
 
 def _encode(line: object) -> str:
-    """Return JSON in ASCII. Nearly all lines need no escapes; msgspec makes none."""
+    """Return JSON in ASCII, with blanks behind `:` and `,`. Nearly all lines need no escapes; msgspec makes none."""
     try:
-        return _encode_utf8(line).decode("ascii")
+        return msgspec.json.format(_encode_utf8(line), indent=0).decode("ascii")
     except UnicodeError:  # also of half a surrogate pair
         return _encode_ascii(line)
 

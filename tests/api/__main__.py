@@ -82,7 +82,7 @@ def main(gateway: Path, tools: Path, options: Sequence[str], port: int = 18_431)
         finally:
             server.terminate()
             server.wait()
-        failures = [line for line in (folder / "log").read_text().splitlines() if '"level":"error"' in line]
+        failures = [line for line in (folder / "log").read_text().splitlines() if '"level": "error"' in line]
         sys.stderr.write("\n".join(failures))
     return max(statuses)
 

@@ -217,7 +217,7 @@ def test_claude_code_that_is_set_for_a_cloud_does_it(
     assert "made by a tool" in done.stdout
     requests = [line for line in gateway.output if path in line]
     assert requests, gateway.output
-    assert all('"status":200' in line for line in requests), requests
+    assert all('"status": 200' in line for line in requests), requests
 
 
 CODEX_OVER_A_WEBSOCKET = """

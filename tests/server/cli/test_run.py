@@ -379,7 +379,7 @@ def test_nothing_is_said_of_an_upstream_that_works_and_the_log_goes_to_a_file(
     url, log = f"http://127.0.0.1:{simulator.port}", tmp_path / "gateway.log"
     (tmp_path / "dragoman.toml").write_text(DEAD.replace("http://127.0.0.1:1", url))
     assert run_to_end(tmp_path, "--log", str(log), *TOY, "post", "dead/echo") == (0, ["Hello"], [])
-    assert any('"outcome":"completed"' in line for line in log.read_text().splitlines())
+    assert any('"outcome": "completed"' in line for line in log.read_text().splitlines())
 
 
 def test_a_server_that_only_waits_does_not_keep_the_command_from_starting(
