@@ -30,6 +30,7 @@ _FRAME_END = b"\n\n"
 _QUOTE = ord('"')
 # A counter without leading zeros, as JSON has it.
 _NUMBER = re.compile(rb"0|[1-9][0-9]{0,15}")
+_RANDOM = re.compile(rb"[A-Za-z0-9]*+")
 
 # An object with at most one more level, no string of which has a brace or an escape, and the numbers of its members.
 _FLAT = rb'[^{}"]++|"[^"\\{}]*"'
@@ -48,7 +49,7 @@ class DeltaTemplate(msgspec.Struct, frozen=True):
         key: The member that held the text, e.g. b"content".
         on_texts: Called with the texts of each run of such frames, None for nothing. What it takes out is not sent.
         number: A member that counts frames, b"" for none. The reader does not use it.
-        padding: A member with random characters at the end of the frame, b"" for none.
+        padding: A member behind the text with random characters, b"" for none.
         counts: A member behind the text whose numbers may differ, b"" for none. The last frame of each run is left to
             the reader, which gets the counts of all of them from it, because they are cumulative.
     """
@@ -67,7 +68,7 @@ Extractor = Callable[[bytes, int], tuple[list[str], int]]
 
 def build_extractor(raw_event: bytes, template: DeltaTemplate, text: str) -> Extractor | None:
     """Return an extractor for frames like this one, which was read as one delta of `text`. None if none is safe."""
-    name, member, number, padding = _patterns(template.key, template.number, template.padding)
+    name, member, number, varying = _patterns(template.key, template.number, template.padding)
     found = list(member.finditer(raw_event))
     if len(found) != 1:
         return None  # the text, or what looks like it, occurs twice
@@ -85,12 +86,12 @@ def build_extractor(raw_event: bytes, template: DeltaTemplate, text: str) -> Ext
     counter = None if number is None else number.search(head)
     if counter is not None:
         head, middle = head[: counter.start(1)], head[counter.end(1) :]
-    random = None if padding is None else padding.search(tail)
     pieces = _around_counts(tail, template.counts) if template.counts else []
     if len(pieces) > 1:
-        return _without_last(_extractor(head, middle, tail, _counted_end(pieces)))
-    if random is not None:
-        end_of = _padded_end(tail[: random.start(1)], tail[random.end(1) :])
+        return _without_last(_extractor(head, middle, tail, _varied_end(pieces, [_NUMBER] * len(pieces))))
+    pieces, kinds = _around_values(tail, varying)
+    if kinds:
+        end_of = _varied_end(pieces, kinds)
     else:
         end_of = _fixed_end(tail) if tail.strip(b'"}] ') else _spaced_end(tail.replace(b" ", b""))
     return _extractor(head, middle, tail, end_of)
@@ -116,16 +117,6 @@ def _spaced_end(tail: bytes) -> _EndFinder:
     return end_of
 
 
-def _padded_end(tail: bytes, close: bytes) -> _EndFinder:
-    def end_of(rest: bytes) -> int:
-        end = rest.rfind(tail)
-        start, stop = end + len(tail), len(rest) - len(close)
-        fits = start == stop or rest[start:stop].isalnum()
-        return end if fits and rest.endswith(close) else -1
-
-    return end_of
-
-
 def _around_counts(tail: bytes, member: bytes) -> list[bytes]:
     """Return the bytes before and after the numbers in a member."""
     at = tail.find(b'"' + member + b'":')
@@ -136,15 +127,34 @@ def _around_counts(tail: bytes, member: bytes) -> list[bytes]:
     return [tail[: found.start()] + pieces[0], *pieces[1:-1], pieces[-1] + tail[found.end() :]]
 
 
-def _counted_end(pieces: list[bytes]) -> _EndFinder:
+def _around_values(tail: bytes, varying: re.Pattern[bytes]) -> tuple[list[bytes], list[re.Pattern[bytes]]]:
+    """Return the bytes before and after counter and padding, and the kinds of these values.
+
+    OpenAI's Responses have both behind the text, since January 2026 (recorded).
+    """
+    pieces: list[bytes] = []
+    kinds: list[re.Pattern[bytes]] = []
+    at = 0
+    for value in varying.finditer(tail):
+        is_counter = value[1] is not None
+        start, stop = value.span(1 if is_counter else 2)
+        pieces.append(tail[at:start])
+        kinds.append(_NUMBER if is_counter else _RANDOM)
+        at = stop
+    return [*pieces, tail[at:]], kinds
+
+
+def _varied_end(pieces: list[bytes], kinds: list[re.Pattern[bytes]]) -> _EndFinder:
+    """Match a tail of these pieces, with a value of each kind between two."""
     first, *others = pieces
+    following = list(zip(kinds, others, strict=False))
 
     def end_of(rest: bytes) -> int:
         end = rest.find(first)
         at = end + len(first)
-        for piece in others:
+        for kind, piece in following:
             stop = rest.find(piece, at)
-            if stop < 0 or _NUMBER.fullmatch(rest, at, stop) is None:
+            if stop < 0 or kind.fullmatch(rest, at, stop) is None:
                 return -1
             at = stop + len(piece)
         return end if at == len(rest) else -1
@@ -224,14 +234,20 @@ def _extractor(head: bytes, middle: bytes, tail: bytes, end_of: _EndFinder) -> E
 @lru_cache(maxsize=64)
 def _patterns(
     key: bytes, number: bytes, padding: bytes
-) -> tuple[re.Pattern[bytes], re.Pattern[bytes], re.Pattern[bytes] | None, re.Pattern[bytes] | None]:
+) -> tuple[re.Pattern[bytes], re.Pattern[bytes], re.Pattern[bytes] | None, re.Pattern[bytes]]:
+    """Return the patterns of the member's name, of the member, of the counter, and of what varies behind the text."""
+    counter = rb'"' + number + rb'":[ ]?([0-9]+)'
+    random = rb'"' + padding + rb'":[ ]?"([A-Za-z0-9]*)"'
     return (
         re.compile(
             rb'"' + key + rb'"(?!:?[,{}\[\]a-z0-9])'
         ),  # neither as a value nor with one that is no string
         re.compile(rb'"' + key + rb'":[ ]?' + _STRING, re.DOTALL),
-        re.compile(rb'"' + number + rb'":[ ]?([0-9]+),') if number else None,
-        re.compile(rb'"' + padding + rb'":[ ]?"([A-Za-z0-9]*)"[ }\]]*\Z') if padding else None,
+        re.compile(counter + b",") if number else None,
+        # (?!) is never found.
+        re.compile(
+            (counter if number else b"(?!)()") + rb"(?=[ ]?[,}])|" + (random if padding else b"(?!)()")
+        ),
     )
 
 
