@@ -433,7 +433,9 @@ def _render(kind: str, value: JSON) -> str | None:
     if kind == "executableCode":
         return f"```{str(data.get('language') or '').lower()}\n{data.get('code') or ''}\n```"
     if kind == "codeExecutionResult":
-        return f"Code was run, with {data.get('outcome')}:\n{data.get('output') or ''}"
+        return (
+            f"Code was run, with {data.get('outcome') or 'OUTCOME_UNSPECIFIED'}:\n{data.get('output') or ''}"
+        )
     if kind in ("inlineData", "fileData"):
         return "[video: left out, you cannot see it]"
     if kind == "audioTranscription":
