@@ -87,8 +87,8 @@ class PartWriter:
         self.joins_texts = capabilities.text_content == "string" and capabilities.cache_marks == "none"
         self.ledger = ledger
 
-    def write_part(self, part: Part, message: Message, content: list[JSONObject]) -> None:
-        """Append a part of a message to its content, as any number of wire parts."""
+    def write_part(self, part: Part, role: str, content: list[JSONObject]) -> None:
+        """Append a part to the content of a message, as any number of wire parts. role: the one that is sent."""
         if self.native and part.native is not None:
             content.append(part.native)
             return
@@ -99,13 +99,18 @@ class PartWriter:
                     part.path, "sent without its citations: Chat Completions has none in text parts"
                 )
         elif isinstance(part, Media):
+            is_text = part.kind == "file" and part.source in ("text", "url")
+            if role != "user" and not (is_text or self.native):
+                # "Image URLs are only allowed for messages with role 'user'" (openai-node#1030, read 2026-11-30)
+                self.ledger.dropped(part.path, f"a message of the role {role} can contain only text")
+                return
             self._media(part, content)
         elif isinstance(part, OpaquePart):
             self.ledger.unknown_kind(part.path, f"Chat Completions has no counterpart of {part.kind}")
             return
         else:
             # A user's call, reasoning or refusal. No protocol has them, but an embedder's request may.
-            self.ledger.dropped(part.path, f"a {message.role} message cannot contain a {type(part).__name__}")
+            self.ledger.dropped(part.path, f"a {role} message cannot contain a {type(part).__name__}")
             return
         self.write_mark(part.cache, content[-1])
         if self.native:
@@ -286,7 +291,7 @@ class _TurnWriter(msgspec.Struct):
         else:
             if self.calls and not native and type(part) is Text:
                 self._writer.ledger.altered(part.path, "text after a tool call is sent before it")
-            self._writer.write_part(part, message, self.content)
+            self._writer.write_part(part, "assistant", self.content)
 
     def _add_call(self, call: ToolCall) -> None:
         writer = self._writer

@@ -262,7 +262,7 @@ class MessageWriter:
             return dict(message.native)
         content: list[JSONObject] = []
         for part in parts:
-            self._writer.write_part(part, message, content)
+            self._writer.write_part(part, role, content)
         if not content:
             return None
         if role == "user" and message.role != "user":
@@ -281,9 +281,9 @@ class MessageWriter:
         images = self._capabilities.tool_images
         for part in result.parts:
             if not isinstance(part, Media) or part.source == "text" or (part.kind == "image" and images):
-                self._writer.write_part(part, message, content)
+                self._writer.write_part(part, "user", content)
                 continue
-            self._writer.write_part(part, message, media)
+            self._writer.write_part(part, "user", media)
             content.append({"type": "text", "text": f"[{part.kind}: see the next message]"})
             self._ledger.altered(part.path, "moved out of the tool result into a user message after it")
         if result.is_error:
