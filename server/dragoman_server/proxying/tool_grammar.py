@@ -7,6 +7,7 @@ cannot be checked within the bounds raises Unchecked.
 Needs the extra `dragoman[grammar]`.
 """
 
+import re
 import time
 from collections.abc import Callable
 from functools import lru_cache
@@ -36,6 +37,11 @@ _MAX_LEXER_STATES = 20_000
 _LEXER_FUEL = 100_000
 # Every request of an agent has the same grammars.
 _MAX_CACHED = 64
+
+# Literals and comments of Lark, and what llguidance has in addition: intersections, complements, schemas and the like.
+# An intersection of 60 characters takes 20 s to compile, whatever the limits above are; the others may contain one.
+_LITERALS = re.compile(r'"(?:[^"\\]++|\\.)*+"|(?://|#)[^\n]*+|/(?:[^/\\]++|\\.)++/', re.DOTALL)
+_ADDITIONS = re.compile(r"&|~(?!\s*\d)|%(?!(?:import|ignore|declare|override|extend)\b)")
 
 # Ignored text may also come first, as in Lark itself.
 _AS_IN_LARK = '%llguidance {"allow_initial_skip": true}\n'
@@ -77,6 +83,8 @@ def check_input(grammar: Grammar, text: str, deadline: float) -> str | None:
         raise Unchecked(f"the grammar has more than {MAX_DEFINITION} characters")
     if len(text) > MAX_TEXT:
         raise Unchecked(f"it has more than {MAX_TEXT} characters")
+    if grammar.syntax == "lark" and _ADDITIONS.search(_LITERALS.sub("", grammar.definition)) is not None:
+        raise Unchecked("the grammar has more than Lark has")
     data = text.encode("utf-8", "replace")
     matcher = _matcher(grammar.syntax, grammar.definition).deep_copy()
     accepted = _consume(matcher, data, deadline)

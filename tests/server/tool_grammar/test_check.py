@@ -129,6 +129,7 @@ HOSTILE = {
     "positions to remember": ("lark", r"start: /(.|\n)*a(.|\n){14}b/", "ab" * 10_000),
     "deep groups": ("lark", "start: " + "(" * 8000 + '"a"' + ")" * 8000, "a"),
     "deep expressions": ("regex", "(" * 8000 + "a" + ")" * 8000, "a"),
+    "an intersection": ("lark", "start: A\nA: /.*a.*/ & /.*b.*/ & ~/.*c.*/ & /(.*d){50}/ & /.{1,500}/", "a"),
     "a chain of terminals": (
         "lark",
         "start: T0\n" + "".join(f"T{n}: T{n + 1}\n" for n in range(1200)) + 'T1200: "x"',
