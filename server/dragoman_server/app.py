@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from operator import itemgetter
 from typing import Any, Literal
 
 import anyio
@@ -67,8 +66,6 @@ from dragoman_server.wire.headers import JSON_HEADERS
 from dragoman_server.wire.replies import Reply
 
 _log = logging.getLogger("dragoman.accounts")
-
-_NAME: Callable[[tuple[bytes, bytes]], bytes] = itemgetter(0)  # of a header
 
 
 class _ConfiguredApp:
@@ -182,8 +179,7 @@ def _send_varied(send: Send, message: Message) -> Awaitable[None]:
     """Send a message to a client that is no page: a cache must not give the response to a page."""
     if message["type"] == "http.response.start":
         headers = [*message.get("headers", ())]
-        if b"vary" in map(_NAME, headers):
-            vary = [value for name, value in headers if name == b"vary"]
+        if vary := [value for name, value in headers if name == b"vary"]:
             others = [field for field in headers if field[0] != b"vary"]
             headers = [*others, (b"vary", b", ".join([*vary, b"Origin"]))]
         else:

@@ -13,7 +13,6 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
-from operator import itemgetter
 from typing import TYPE_CHECKING, Self
 
 import anyio
@@ -54,8 +53,6 @@ CLOSE_S = 2.0
 # How many times its size a compressed response may unpack to. Streams repeat their envelopes with each token, and
 # reach 60.
 _MAX_RATIO = 200
-
-_NAME: Callable[[tuple[str, str]], str] = itemgetter(0)  # of a header
 
 
 class UpstreamResponse:
@@ -100,10 +97,9 @@ class UpstreamResponse:
         if transport is None:
             raise RuntimeError("the upstream client is used outside its `async with` block")
         self.status, headers, self._body = await transport.send(self._request)
-        if "content-encoding" in map(_NAME, headers):
-            coding = ",".join([value for name, value in headers if name == "content-encoding"])
+        if codings := [value for name, value in headers if name == "content-encoding"]:
             try:
-                self._decoder = decoder_for(coding, ratio=_MAX_RATIO)
+                self._decoder = decoder_for(",".join(codings), ratio=_MAX_RATIO)
             except CodingError as error:
                 await self.__aexit__()
                 raise errors.UpstreamBroken(f"{self._where}: {error}") from None
