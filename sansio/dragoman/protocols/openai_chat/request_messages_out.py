@@ -251,7 +251,7 @@ def write_simple_turn(run: Sequence[Message], writer: PartWriter) -> JSONObject 
 
 def write_turn(run: Sequence[Message], writer: PartWriter) -> JSONObject | None:
     """Return the wire message of a turn, None if nothing is left of it."""
-    turn = _TurnWriter(writer)
+    turn = _TurnWriter(writer, {"role": "assistant"})
     for message in run:
         before: Text | None = None
         for part in message.parts:
@@ -272,7 +272,7 @@ class _TurnWriter(msgspec.Struct):
     """
 
     _writer: PartWriter
-    body: JSONObject = msgspec.field(default_factory=lambda: {"role": "assistant"})
+    body: JSONObject
     content: list[JSONObject] = []
     refusals: list[str] = []
     calls: list[JSONObject] = []

@@ -154,10 +154,10 @@ class MessageWriter:
         """Write a run of assistant messages as one, unless nothing is left of it."""
         self._started = True
         body: JSONObject | None = None
-        if self._simple_turns and not self._native:
+        if self._simple_turns and self._native:
+            body = run[0].native if len(run) == 1 and self._writer.keeps(run[0]) else None
+        elif self._simple_turns and len(run) > 1:  # of one message write() has tried it
             body = write_simple_turn(run, self._writer)
-        elif self._simple_turns and len(run) == 1 and self._writer.keeps(run[0]):
-            body = run[0].native
         if body is None:
             body = write_turn(run, self._writer)
         if body is not None:
