@@ -26,19 +26,22 @@ KEPT_S = 10.0
 # Seconds for which they are used while no name server answers: a plain connection does not notice that another host has
 # the address by now.
 STALE_S = 3600.0
-# Seconds for which an answer is waited for where there are such addresses, once in KEPT_S. "The suggested value is 1.8
-# seconds" -- RFC 8767, 5
+# Seconds after the start of a look-up for which an answer is waited for where there are such addresses: callers that
+# wait for less time find them, too, once these are over. "The suggested value is 1.8 seconds" -- RFC 8767, 5
 PATIENCE_S = 1.8
 # Names that are looked up at a time, a thread each. A gateway has fewer upstreams, proxies included.
 MAX_LOOKUPS = 128
 # Names whose addresses are kept, the oldest go first.
 MAX_KEPT = 1024
+# Errors of the resolver that say nothing about the name: no answer, one of failure (SERVFAIL, REFUSED), no memory.
+_UNANSWERED = (socket.EAI_AGAIN, socket.EAI_FAIL, socket.EAI_MEMORY)
 
 
 class _Lookup:
     """One look-up, for all who wait for it."""
 
     def __init__(self) -> None:
+        self.started = anyio.current_time()
         self.done = anyio.Event()
         self.addresses: list[Address] = []
         self.error: OSError | None = None
@@ -47,7 +50,7 @@ class _Lookup:
     def is_answered(self) -> bool:
         """True if a name server has said which addresses there are, or that there is none."""
         if isinstance(self.error, socket.gaierror):
-            return self.error.errno != socket.EAI_AGAIN
+            return self.error.errno not in _UNANSWERED
         return self.done.is_set() and self.error is None
 
 
@@ -93,7 +96,7 @@ async def resolve(host: str) -> list[Address]:
     if lookup is None:
         lookup = _start(name, names)
     is_usable = now < kept.found_at + STALE_S
-    with anyio.move_on_after(PATIENCE_S if is_usable else None):
+    with anyio.CancelScope(deadline=lookup.started + PATIENCE_S if is_usable else math.inf):
         await lookup.done.wait()
     if is_usable and not lookup.is_answered:
         names.kept[name] = kept._replace(until=anyio.current_time() + KEPT_S)

@@ -93,21 +93,36 @@ async def test_an_unknown_name_is_an_error_for_each_and_not_kept(server: NameSer
     assert len(server.asked) == 2
 
 
-@pytest.mark.parametrize("silent", [True, False])
+@pytest.mark.parametrize("error", [None, socket.EAI_AGAIN, socket.EAI_FAIL])
 async def test_while_no_name_server_answers_the_last_addresses_are_used(
-    silent: bool, server: NameServer, monkeypatch: pytest.MonkeyPatch
+    error: int | None, server: NameServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """error: that of the resolver, None while it waits."""
     monkeypatch.setattr(module, "KEPT_S", -1.0)
     found = await resolve("up.example")
     monkeypatch.setattr(module, "KEPT_S", 60.0)
-    if silent:
+    if error is None:
         monkeypatch.setattr(module, "PATIENCE_S", 0.05)
         monkeypatch.setattr("dragoman_server.streams.resolve.socket.getaddrinfo", server.never_answers)
-    else:
-        server.error = socket.EAI_AGAIN
+    server.error = error
     asked = len(server.asked)
     assert [await resolve("up.example") for _ in range(3)] == [found] * 3
     assert len(server.asked) == asked + 1, "only the first one waits"
+
+
+async def test_the_last_addresses_are_used_though_no_caller_waits_for_an_answer_that_long(
+    server: NameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEPT_S", -1.0)
+    found = await resolve("up.example")
+    monkeypatch.setattr(module, "PATIENCE_S", 0.1)
+    monkeypatch.setattr("dragoman_server.streams.resolve.socket.getaddrinfo", server.never_answers)
+    results = []
+    for _ in range(4):
+        with anyio.move_on_after(0.05):
+            results.append(await resolve("up.example"))
+    assert results
+    assert results[-1] == found
 
 
 @pytest.mark.parametrize(("stale_s", "error"), [(0.0, socket.EAI_AGAIN), (60.0, socket.EAI_NONAME)])
