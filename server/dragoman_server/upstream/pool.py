@@ -26,7 +26,7 @@ class PoolLimits(msgspec.Struct, frozen=True):
     Attributes:
         connections: Busy and idle ones; by default as many as clients may have.
         idle_s: Seconds for which an idle one stays usable.
-        age_s: Seconds after its first response from which on one is not kept.
+        age_s: Seconds after its first response from which on one gets no further request.
     """
 
     connections: int = 10_000
@@ -64,8 +64,8 @@ class ConnectionLease(msgspec.Struct, eq=False):
         pool, streams = self._pool, self._idle
         while streams:
             stream = streams.pop()
-            idle = pool._idle.pop(stream)
-            if idle.expires_at > pool.time() and stream.is_reusable():
+            idle, now = pool._idle.pop(stream), pool.time()
+            if now < idle.expires_at and now < idle.old_at and stream.is_reusable():
                 self.stream, self._old_at = stream, idle.old_at
                 return stream
             stream.abort()

@@ -609,7 +609,12 @@ class Connection:
         ),
         # In the end it may lead to an address that its name has no longer.
         pytest.param(
-            {at: f"a{at}" for at in range(0, 330, 15)}, {"a0": 300, "a315": 345}, id="requests come for ever"
+            {at: f"a{at}" for at in range(0, 330, 15)}, {"a0": 300, "a300": 345}, id="requests come for ever"
+        ),
+        pytest.param(
+            {**{at: f"a{at}" for at in range(0, 300, 15)}, 310: "a310"},
+            {"a0": 310, "a310": 340},
+            id="it becomes old while it is idle",
         ),
     ],
 )
