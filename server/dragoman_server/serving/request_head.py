@@ -37,8 +37,8 @@ _KEPT_LINES = 128
 _KEPT_FIELDS = 512
 _KEPT_SIZE = 256
 _KEPT_NAMES = re.compile(
-    rb"accept(?:-encoding|-language)?|anthropic-[a-z-]+|connection|content-type|host|openai-beta|originator|sec-fetch-mode|"
-    rb"user-agent|x-app|x-stainless-[a-z-]+",
+    rb"accept(?:-encoding|-language)?|anthropic-(?:beta|dangerous-direct-browser-access|version)|connection|content-type|"
+    rb"host|openai-beta|originator|sec-fetch-mode|user-agent|x-app|x-stainless-[a-z-]+",
     re.IGNORECASE,
 )
 _MAX_LENGTH_DIGITS = 19
