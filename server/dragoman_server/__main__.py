@@ -47,9 +47,8 @@ def _prepare_standard_streams() -> None:
             os.set_inheritable(number, True)
             setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(
-            errors="backslashreplace"
-        )  # as stderr, for half a surrogate pair and in the locale C
+        # As stderr, for half a surrogate pair and in the locale C.
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":
