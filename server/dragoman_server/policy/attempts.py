@@ -11,8 +11,10 @@ The driver decides on parallel attempts (`RequestHandler._hedged`) and on resend
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from itertools import repeat
+from operator import attrgetter
 from typing import TypeAlias
 
 import msgspec
@@ -25,6 +27,8 @@ MAX_ATTEMPTS = 10
 
 # Of unusable().
 TRIED = "tried"
+
+_ID: Callable[["Account"], str] = attrgetter("id")
 
 # After these a retry with the same account fails again.
 _NOT_RETRYABLE = frozenset({ErrorAction.TRY_NEXT, ErrorAction.DISABLE})
@@ -270,9 +274,8 @@ class Attempts:
         for number, upstream in enumerate(self._upstreams):
             usable = [
                 account
-                for account in upstream.accounts
-                if (state := health.get(account.id, INITIAL_HEALTH)).cooldown_until <= now
-                and state.disabled is None
+                for account, state in zip(upstream.accounts, _states(upstream.accounts, health))  # noqa: B905
+                if state.cooldown_until <= now and state.disabled is None
             ]
             if self._tried or self._running or self._full:
                 usable = [
@@ -321,7 +324,7 @@ def order(
     accounts: Sequence[Account], health: Mapping[str, Health], selection: Selection, random: float
 ) -> list[str]:
     """Return the accounts' ids, best first. Ties stay in the order of the list."""
-    states = [health.get(account.id, INITIAL_HEALTH) for account in accounts]
+    states = _states(accounts, health)
     uses: list[float] | list[tuple[float, float]] = [state.last_used for state in states]
     if selection is Selection.MOST_REMAINING:
         uses = [(-1.0 if state.remaining is None else -state.remaining, state.last_used) for state in states]
@@ -331,6 +334,11 @@ def order(
         ids.remove(first)
         ids.insert(0, first)
     return ids
+
+
+def _states(accounts: Sequence[Account], health: Mapping[str, Health]) -> list[Health]:
+    # Each request needs them all, so there is no call of Python for each.
+    return list(map(health.get, map(_ID, accounts), repeat(INITIAL_HEALTH)))
 
 
 def _choose_weighted(accounts: Sequence[Account], random: float) -> str:
