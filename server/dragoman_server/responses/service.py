@@ -36,6 +36,9 @@ ERRORS = logging.getLogger("dragoman.errors")
 
 _BACKGROUND_PARAMS = ("background", "background_options")
 
+# Of the shortest reference in a request.
+_REFERENCE_BYTES = 35
+
 # Attempts to end a response that is made elsewhere. Each failure means that it has come further meanwhile.
 _MAX_END_TRIES = 20
 
@@ -169,14 +172,14 @@ class StoredResponseService:
         """Return the items that are referred to, by the places of the references, and the error for one that is not
         stored.
         """
-        ids = dict.fromkeys([id for id in references.values() if conversation.is_id(id)])
+        size = _REFERENCE_BYTES * len(references)
+        ids = await off_loop(size, _ids_of, references)
         found = (
             await self._call(lambda store: store.items(owner, ids, now, max_bytes)) if ids else None
         ) or {}
         if turn is not None and len(found) < len(ids):
             found |= await off_loop(turn.recent.bytes, _items_in, turn.recent.all(), ids.keys() - found)
-        referred = {index: found[id] for index, id in references.items() if id in found}
-        missing = next((index for index in references if index not in referred), None)
+        referred, missing = await off_loop(size, _resolved, references, found)
         # The store leaves out items beyond the limit, for which build_conversation() refuses the request.
         if missing is None or sum([len(item.data) for item in found.values()]) > max_bytes:
             return referred, None
@@ -320,6 +323,18 @@ def _conversation(
         conversation.check_outputs(before, items)
     whole = conversation.build_conversation(before, items, referred, max_bytes)
     return tuple(whole), conversation.write_items(whole, relayed)
+
+
+def _ids_of(references: Mapping[int, str]) -> dict[str, None]:
+    return dict.fromkeys([id for id in references.values() if conversation.is_id(id)])
+
+
+def _resolved(
+    references: Mapping[int, str], found: Mapping[str, StoredItem]
+) -> tuple[dict[int, StoredItem], int | None]:
+    """Return the items that are referred to, by the places of the references, and the place of the first other one."""
+    referred = {index: found[id] for index, id in references.items() if id in found}
+    return referred, next((index for index in references if index not in referred), None)
 
 
 def _items_in(responses: Iterable[StoredResponse], ids: Collection[str]) -> dict[str, StoredItem]:

@@ -78,6 +78,7 @@ REQUESTS = {
     ("chat", "unknown members"): f'"messages":[{HI}],' + ",".join([f'"u{number}":1' for number in range(SIZE // 11)]),
     ("responses", "items"): many(HI, '"input":[', "]"),
     ("responses", "references"): many('{"type":"item_reference","id":"msg_1"}', '"input":[', "]"),
+    ("responses", "most references"): '"input":[' + ",".join(['{"type":"item_reference","id":"msg_1"}'] * 99_000) + "]",
     ("gemini", "parts"): many('{"text":"x"}', '"contents":[{"parts":[', "]}]"),
     ("gemini", "results"): many('{"functionResponse":{"name":"f","response":{}}}', '"contents":[{"parts":[', "]}]"),
     ("responses", "empty arrays"): many("[]", f'"input":[{HI}],"u":[', "]"),
