@@ -220,12 +220,13 @@ class ConversationReader(msgspec.Struct):
                 return ()  # the part stays as it came
             return (Reasoning(seen, Signature(NAME, native), path),)
         self._is_native = False
-        blocks = [Reasoning("", signature, path) for signature in self.signer.unwrap_list(text)]
-        if not blocks:
+        signatures = self.signer.unwrap_list(text)
+        if not signatures:
             return (Reasoning("", None, path, forged=True),)
         self._signed_later += thoughts
-        readable = "".join([*[thought.text for thought in thoughts], seen])
-        return (msgspec.structs.replace(blocks[0], text=readable), *blocks[1:])
+        readable = "".join([thought.text for thought in thoughts]) + seen
+        first, *others = signatures
+        return (Reasoning(readable, first, path), *[Reasoning("", each, path) for each in others])
 
     def _text(self, part: JSONObject, path: str) -> Part:
         text = CHECKS.required(part, "text", path, STRING)

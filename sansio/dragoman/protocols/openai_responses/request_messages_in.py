@@ -368,6 +368,8 @@ _ITEM_METHODS: dict[str, Callable[[InputReader, JSONObject, str, str], None]] = 
 
 def read_parts(content: list[JSON], path: str) -> tuple[Part, ...]:
     """Read a list of content parts at `path`. Raises RemoteProtocolError for an entry that is no part."""
+    if len(content) == 1:
+        return (_read_part(content[0], f"{path}/0"),)  # as in most
     return tuple([_read_part(part, f"{path}/{index}") for index, part in enumerate(content)])
 
 
