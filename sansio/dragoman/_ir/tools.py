@@ -111,6 +111,13 @@ class CustomTool(Node, frozen=True, gc=False):
     path: str = ""
 
 
+def member_path(tool: FunctionTool | CustomTool, name: str) -> str:
+    """Return the path of a member of a tool. Chat Completions has it in an object that is named as the tool's type."""
+    kind = "custom" if type(tool) is CustomTool else "function"
+    is_nested = type((tool.native or tool.before or {}).get(kind)) is dict
+    return f"{tool.path}/{kind}/{name}" if is_nested else f"{tool.path}/{name}"
+
+
 class WebSearch(msgspec.Struct, frozen=True, gc=False, tag="web_search"):
     """A web search that the provider runs. None means that the client sent nothing.
 

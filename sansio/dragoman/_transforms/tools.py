@@ -15,7 +15,16 @@ from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger
 from dragoman._ir.native import changed, unknown_members
 from dragoman._ir.request import Request, ToolCall, ToolResult
-from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, McpServer, Tool, ToolChoice, ToolRef
+from dragoman._ir.tools import (
+    CustomTool,
+    FunctionTool,
+    HostedTool,
+    McpServer,
+    Tool,
+    ToolChoice,
+    ToolRef,
+    member_path,
+)
 from dragoman._ir.undo import ToolOrigin
 from dragoman._transforms.freeform import custom_tool_as_function, wrap_input
 from dragoman._transforms.pass_context import CUSTOM_CALLS, Contents, PassContext, map_parts
@@ -154,7 +163,7 @@ def _without_references(request: Request, ledger: Ledger) -> Request:
     tools, form = list(request.tools), request.response_format
     for index, tool in enumerate(tools):
         if type(tool) is FunctionTool:
-            found = inline_references(tool.parameters, f"{tool.path}/parameters", ledger.altered)
+            found = inline_references(tool.parameters, member_path(tool, "parameters"), ledger.altered)
             if found is not tool.parameters:
                 tools[index] = changed(tool, parameters=found)
     if form is not None:
@@ -227,7 +236,7 @@ class _ToolFitter:
             )
             if tool.grammar is not None:
                 self._ledger.altered(
-                    f"{tool.path}/format",
+                    member_path(tool, "format"),
                     "the grammar is described to the model; the upstream cannot enforce it",
                 )
             return custom_tool_as_function(tool, name)

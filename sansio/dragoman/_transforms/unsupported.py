@@ -16,7 +16,7 @@ from dragoman._ir.losses import Ledger
 from dragoman._ir.native import changed
 from dragoman._ir.parameters import fit_effort
 from dragoman._ir.request import Param, ReasoningConfig, Request
-from dragoman._ir.tools import FunctionTool, Tool
+from dragoman._ir.tools import FunctionTool, Tool, member_path
 from dragoman._transforms.pass_context import PassContext
 from dragoman._transforms.stop_sequences import split_stop_sequences
 from dragoman._wire.exceptions import RequestRefused
@@ -98,7 +98,7 @@ def _fit_strict(request: Request, ledger: Ledger) -> Request:
     form, tools = request.response_format, list(request.tools)
     for number, tool in enumerate(tools):
         if type(tool) is FunctionTool and tool.strict and not is_strict(tool.parameters):
-            ledger.altered(f"{tool.path}/strict", _NOT_STRICT)
+            ledger.altered(member_path(tool, "strict"), _NOT_STRICT)
             tools[number] = changed(tool, strict=False)
     if any(map(is_not, tools, request.tools)):
         request = msgspec.structs.replace(request, tools=tuple(tools))
@@ -117,7 +117,7 @@ def _without_strict(tool: Tool, ledger: Ledger) -> Tool:
     if not isinstance(tool, FunctionTool) or tool.strict is None:
         return tool
     if tool.strict:
-        ledger.dropped(f"{tool.path}/strict", "the upstream is not known to enforce a tool's schema")
+        ledger.dropped(member_path(tool, "strict"), "the upstream is not known to enforce a tool's schema")
     return changed(tool, ("strict",), strict=None)
 
 

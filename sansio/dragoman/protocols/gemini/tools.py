@@ -23,6 +23,7 @@ from dragoman._ir.tools import (
     ToolChoice,
     ToolRef,
     WebSearch,
+    member_path,
 )
 from dragoman._wire.json import JSON, JSONObject, invalid_value, leaves, wrong_type
 from dragoman.protocols.gemini.capabilities import GeminiCapabilities as Capabilities
@@ -172,7 +173,7 @@ def _write_function(tool: FunctionTool, capabilities: Capabilities, ledger: Ledg
     if capabilities.schema_dialect == "json_schema":
         body["parametersJsonSchema"] = schema
     else:
-        body["parameters"] = openapi_schema(schema, f"{tool.path}/parameters", ledger)
+        body["parameters"] = openapi_schema(schema, member_path(tool, "parameters"), ledger)
     return body
 
 
@@ -213,7 +214,7 @@ def _note_strictness(tools: Sequence[Tool], mode: str, ledger: Ledger) -> None:
     detail = "calls are always enforced here" if enforced else "not enforced: not all tools are strict"
     for tool in tools:
         if isinstance(tool, FunctionTool) and tool.strict is not None and tool.strict is not enforced:
-            ledger.altered(f"{tool.path}/strict", detail)
+            ledger.altered(member_path(tool, "strict"), detail)
 
 
 def _write_choice(request: Request, choice: ToolChoice | None, ledger: Ledger) -> JSONObject | None:
