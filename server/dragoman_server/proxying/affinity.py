@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from dragoman import UPSTREAMS, RemoteProtocolError, RequestHead
-from dragoman.jsontext import decode, search
+from dragoman.jsontext import decode, encode_text, search
 from dragoman_server.relayed.body import CACHE_NAME, ID_REST
 
 # Headers by which clients name their session: Claude Code, Codex, opencode, pi.
@@ -158,4 +158,4 @@ def _plain(value: Any) -> str:
             return _plain(value[name])
     # An image or a file, say.
     named = {name: member for name, member in value.items() if name not in CACHE_MARKS}
-    return msgspec.json.encode(named).decode()
+    return encode_text(named)

@@ -170,7 +170,7 @@ def test_the_form_of_the_beginning_may_change() -> None:
     assert one == other != key({"contents": [{"role": "user", "parts": [{"text": "ho"}]}]})
 
 
-@pytest.mark.parametrize("first", ['"\\ud83d"', "[" * 5000 + "]" * 5000, "3"])
+@pytest.mark.parametrize("first", ['"\\ud83d"', "[" * 5000 + "]" * 5000, '{"image":"\\ud83d"}', "3"])
 def test_a_beginning_that_is_no_message(first: str) -> None:
     head = RequestHead("m", False, {"messages": Raw(f"[{first}]".encode())})
     assert conversation_key("", {}, head) == conversation_key("", {}, head) != key({"messages": turns("hi")})
