@@ -119,7 +119,8 @@ def read_head(head: bytes) -> tuple[StreamRequest, dict[bytes, bytes]]:
     # header field and to any request message that contains more than one Host header field line or a Host header field
     # with an invalid field value." -- RFC 9112, 3.2
     if b"host" in fields:
-        _check_host(fields[b"host"])
+        host = fields[b"host"]
+        (_kept_host if len(host) <= _KEPT_SIZE else _check_host)(host)
     elif version == "1.1":
         raise _malformed(_ONE_HOST)
     if b"expect" in fields and {each.strip() for each in fields[b"expect"].lower().split(b",")} != {
@@ -264,10 +265,12 @@ def _check_framing(fields: Mapping[bytes, bytes], version: str) -> None:
         raise _malformed("its Content-Length is not one number")
 
 
-@lru_cache(maxsize=_KEPT_LINES)
 def _check_host(host: bytes) -> None:
     if HOST.fullmatch(host) is None:
         raise _malformed("its Host is not a host and a port")
+
+
+_kept_host = lru_cache(maxsize=_KEPT_LINES)(_check_host)
 
 
 def _first_error(

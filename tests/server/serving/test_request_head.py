@@ -111,3 +111,6 @@ def test_few_header_lines_are_kept_and_none_that_may_be_secret() -> None:
     assert kept[b"User-Agent: %d" % (number - 1)] == (b"user-agent", b"%d" % (number - 1))
     assert len(kept) <= request_head._KEPT_FIELDS
     assert not kept.keys() & set(secret)
+    hosts = request_head._kept_host.cache_info()
+    read_head(b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n" % (b"a" * 60_000))
+    assert request_head._kept_host.cache_info() == hosts, "a head may be one long host"
