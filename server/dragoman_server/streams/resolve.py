@@ -49,9 +49,10 @@ class _Lookup:
     @property
     def is_answered(self) -> bool:
         """True if a name server has said which addresses there are, or that there is none."""
-        if isinstance(self.error, socket.gaierror):
-            return self.error.errno not in _UNANSWERED
-        return self.done.is_set() and self.error is None
+        if not self.done.is_set():
+            return False  # the thread may still change the error
+        error = self.error
+        return error is None or (isinstance(error, socket.gaierror) and error.errno not in _UNANSWERED)
 
 
 class _Resolved(NamedTuple):
