@@ -75,17 +75,15 @@ def find_contents(messages: Sequence[Message]) -> Contents:
             subjects.add(SPEAKERS)
         for part in within:
             if type(part) is Text:
-                if not part.text or (waiting and not is_turn):
-                    is_paired = False
+                is_paired = is_paired and part.text != "" and (is_turn or not waiting)
             elif type(part) is ToolCall:
                 calls.append(part)
                 if part.kind is _CUSTOM:
                     subjects.add(CUSTOM_CALLS)
+                (ids if is_turn else strays).append(part.call_id)
                 if is_turn:
-                    ids.append(part.call_id)
                     waiting.add(part.call_id)
                 else:
-                    strays.append(part.call_id)
                     is_paired = is_paired and not waiting
             elif type(part) is ToolResult:
                 if not part.plain_text:
