@@ -195,6 +195,8 @@ class Attempt:
 
     async def _run(self) -> AttemptFailure | None:
         try:
+            if self.plan.check_input is not None:
+                await self.plan.check_input.prepare(self.plan.context.undo)
             if self.plan.fan_out > 1:
                 return await self._read_branches(self.plan.fan_out_machine())
             async with await self._open() as response:

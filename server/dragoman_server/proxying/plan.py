@@ -15,7 +15,6 @@ import dragoman
 from dragoman.codec import (
     MODEL_IN_PATH,
     SSE,
-    CheckInput,
     Endpoint,
     ProtocolSpec,
     ResponseContext,
@@ -39,6 +38,7 @@ from dragoman_server.proxying.refused_members import (
     refused_capability,
     refused_member,
 )
+from dragoman_server.proxying.tool_grammar import InputChecker
 from dragoman_server.proxying.upstream_errors import Scrub
 from dragoman_server.settings import ClientKey, Settings
 from dragoman_server.settings.client_keys import make_signer
@@ -118,7 +118,7 @@ class Plan(msgspec.Struct, frozen=True):
     headers: HeaderList
     streams: bool
     conversation: str | None = None
-    check_input: CheckInput | None = None
+    check_input: InputChecker | None = None
     fallbacks: tuple[Destination, ...] = ()
     required_member: str | None = None
     store_response: bool = False
@@ -269,7 +269,7 @@ class Planner(msgspec.Struct, eq=False, dict=True, weakref=True):
     endpoint: Endpoint | None = None
     client_key: ClientKey | None = None
     reasoning_lookup: ReasoningLookup | None = None
-    check_input: CheckInput | None = None
+    check_input: InputChecker | None = None
     change: PlanChange | None = None
     refused_members: RefusedMembers = msgspec.field(default_factory=RefusedMembers)
     chain: tuple[Destination, ...] = ()

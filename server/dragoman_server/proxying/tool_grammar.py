@@ -1,21 +1,21 @@
 """Check what a model has written for a free-text tool against the tool's grammar, if its upstream cannot enforce it.
 
-The check is llguidance's, which enforces such grammars in inference servers. Clients send the grammars, and the check
-runs in the event loop, so the definition, the text and the work are bounded. Only a certain breach is reported; what
-cannot be checked within the bounds raises Unchecked.
+The check is llguidance's, which enforces such grammars in inference servers. Clients send the grammars, so the
+definition, the text and the work are bounded: a grammar is compiled in a thread, which may take seconds, and texts are
+checked in the event loop. Only a certain breach is reported; what cannot be checked within the bounds raises Unchecked.
 
 Needs the extra `dragoman[grammar]`.
 """
 
 import re
 import time
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Collection
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from dragoman.codec import CheckInput, Unchecked
+from dragoman.codec import Unchecked, Undo
 from dragoman.document import Grammar
+from dragoman_server.platform.off_loop import INLINE_BYTES, off_loop
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher
@@ -26,6 +26,8 @@ MAX_DEFINITION = 16 * 1024
 MAX_TEXT = 256 * 1024
 # Seconds of this thread for all texts of a response, two microseconds a byte, because other requests wait.
 MAX_CHECK_S = 0.05
+# Seconds for all grammars of a request, after which no further one is compiled. Codex's takes 2 ms.
+_MAX_COMPILE_S = 1.0
 # Bytes between readings of the clock.
 _STEP = 32
 # Limits on the parser's items for one step. A line of a patch takes some tens; an ambiguous grammar takes about 50 ms
@@ -36,57 +38,73 @@ _MAX_ITEMS_IN_ROW = 500
 _MAX_LEXER_STATES = 20_000
 _LEXER_FUEL = 100_000
 # Every request of an agent has the same grammars.
-_MAX_CACHED = 64
+_MAX_COMPILED = 64
 
 # Literals and comments of Lark, and what llguidance has in addition: intersections, complements, schemas and the like.
 # An intersection of 60 characters takes 20 s to compile, whatever the limits above are; the others may contain one.
-_LITERALS = re.compile(r'"(?:[^"\\]++|\\.)*+"|(?://|#)[^\n]*+|/(?:[^/\\]++|\\.)++/', re.DOTALL)
+# A literal without an end, which llguidance refuses, is one to the end of the text: to look for its end again from each
+# quote in it would take a time that grows with the square of its length.
+_LITERALS = re.compile(
+    r'"(?:[^"\\]++|\\.?+)*+(?:"|\Z)|(?://|#)[^\n]*+|/(?:[^/\\]++|\\.?+)++(?:/|\Z)', re.DOTALL
+)
 _ADDITIONS = re.compile(r"&|~(?!\s*\d)|%(?!(?:import|ignore|declare|override|extend)\b)")
 
 # Ignored text may also come first, as in Lark itself.
 _AS_IN_LARK = '%llguidance {"allow_initial_skip": true}\n'
 
+# What was compiled last, see InputChecker.
+_compiled: "dict[Grammar, LLMatcher | Unchecked]" = {}
+
 
 class InputChecker:
-    """Checks the texts of one response, as CheckInput. A response may have thousands, which share MAX_CHECK_S."""
+    """Checks the texts of one response, as CheckInput, after prepare(). A response may have thousands, which share
+    MAX_CHECK_S.
+    """
 
-    __slots__ = ("_left_s",)
+    __slots__ = ("_left_s", "_matchers")
 
     def __init__(self) -> None:
         self._left_s = MAX_CHECK_S
+        self._matchers: dict[Grammar, LLMatcher | Unchecked] = {}  # the latter: why it has no matcher
+
+    async def prepare(self, undo: Undo) -> None:
+        """Compile the grammars of a request's tools, if they were not compiled lately."""
+        grammars = {origin.grammar for origin in undo.origins.values() if origin.grammar is not None}
+        found = {grammar: _compiled[grammar] for grammar in grammars & _compiled.keys()}
+        if new := grammars - found.keys():
+            found |= await off_loop(INLINE_BYTES + 1, _compile_all, new)  # whatever their size is
+            _compiled.update(found)
+            for grammar in list(_compiled)[:-_MAX_COMPILED]:
+                del _compiled[grammar]
+        self._matchers |= found  # attempts side by side share it
 
     def __call__(self, grammar: Grammar, text: str) -> str | None:
+        """Return why `text` breaks the grammar, with line and column, or None if it does not.
+
+        The reason quotes nothing of the text. Raises Unchecked if it cannot be checked.
+        """
+        matcher = self._matchers[grammar]
+        if isinstance(matcher, Unchecked):
+            raise matcher
+        if len(text) > MAX_TEXT:
+            raise Unchecked(f"it has more than {MAX_TEXT} characters")
         begun = time.thread_time()
         try:
-            return check_input(grammar, text, begun + self._left_s)
+            return _check(matcher, grammar, text, begun + self._left_s)
         finally:
             self._left_s -= time.thread_time() - begun
 
 
-def grammar_checker() -> Callable[[], CheckInput] | None:
+def grammar_checker() -> Callable[[], InputChecker] | None:
     """Return what makes the checker of a response, or None if the extra is not installed."""
     return InputChecker if find_spec("llguidance") is not None else None
 
 
-def check_input(grammar: Grammar, text: str, deadline: float) -> str | None:
-    """Return why `text` breaks the grammar, with line and column, or None if it does not.
-
-    deadline: of the check, in seconds of this thread. The reason quotes nothing of the text.
-
-    Raises Unchecked if it cannot be checked, ImportError without the extra.
-    """
+def _check(matcher: "LLMatcher", grammar: Grammar, text: str, deadline: float) -> str | None:
+    """See InputChecker. deadline: of the check, in seconds of this thread."""
     if time.thread_time() >= deadline:
         raise _too_long()
-    if grammar.syntax not in ("lark", "regex"):
-        raise Unchecked("the syntax of the grammar is unknown")
-    if len(grammar.definition) > MAX_DEFINITION:
-        raise Unchecked(f"the grammar has more than {MAX_DEFINITION} characters")
-    if len(text) > MAX_TEXT:
-        raise Unchecked(f"it has more than {MAX_TEXT} characters")
-    if grammar.syntax == "lark" and _ADDITIONS.search(_LITERALS.sub("", grammar.definition)) is not None:
-        raise Unchecked("the grammar has more than Lark has")
-    data = text.encode("utf-8", "replace")
-    matcher = _matcher(grammar.syntax, grammar.definition).deep_copy()
+    matcher, data = matcher.deep_copy(), text.encode("utf-8", "replace")
     accepted = _consume(matcher, data, deadline)
     if accepted == len(data) and matcher.is_accepting():
         return None
@@ -116,16 +134,34 @@ def _consume(matcher: "LLMatcher", data: bytes, deadline: float) -> int:
     return len(data)
 
 
-# A grammar that cannot be read is not cached, but it fails early.
-@lru_cache(maxsize=_MAX_CACHED)
-def _matcher(syntax: str, definition: str) -> "LLMatcher":
+def _compile_all(grammars: Collection[Grammar]) -> "dict[Grammar, LLMatcher | Unchecked]":
+    found: dict[Grammar, LLMatcher | Unchecked] = {}
+    deadline = time.thread_time() + _MAX_COMPILE_S
+    for grammar in grammars:
+        try:
+            found[grammar] = _compile(grammar, deadline)
+        except Unchecked as error:
+            found[grammar] = error
+    return found
+
+
+def _compile(grammar: Grammar, deadline: float) -> "LLMatcher":
     """Return the matcher at the beginning of a text. Raises Unchecked if the grammar cannot be read."""
     from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
+    definition, is_lark = grammar.definition, grammar.syntax == "lark"
+    if not is_lark and grammar.syntax != "regex":
+        raise Unchecked("the syntax of the grammar is unknown")
+    if len(definition) > MAX_DEFINITION:
+        raise Unchecked(f"the grammar has more than {MAX_DEFINITION} characters")
+    if time.thread_time() > deadline:
+        raise _too_long()
+    if is_lark and _ADDITIONS.search(_LITERALS.sub("", definition)) is not None:
+        raise Unchecked("the grammar has more than Lark has")
     try:
         compiled = (
             LLMatcher.grammar_from_lark(_AS_IN_LARK + definition)
-            if syntax == "lark"
+            if is_lark
             else LLMatcher.grammar_from_regex(definition)
         )
     except UnicodeEncodeError:  # half a surrogate pair, which JSON allows

@@ -79,6 +79,7 @@ REQUESTS = {
     ("responses", "items"): many(HI, '"input":[', "]"),
     ("responses", "references"): many('{"type":"item_reference","id":"msg_1"}', '"input":[', "]"),
     ("responses", "most references"): '"input":[' + ",".join(['{"type":"item_reference","id":"msg_1"}'] * 99_000) + "]",
+    ("responses", "a grammar"): f'"input":[{HI}],"tools":[{{"type":"custom","name":"f","format":{{"type":"grammar","syntax":"regex","definition":"' + r"\\p{L}*" * 1500 + '"}}]',
     ("gemini", "parts"): many('{"text":"x"}', '"contents":[{"parts":[', "]}]"),
     ("gemini", "results"): many('{"functionResponse":{"name":"f","response":{}}}', '"contents":[{"parts":[', "]}]"),
     ("responses", "empty arrays"): many("[]", f'"input":[{HI}],"u":[', "]"),
