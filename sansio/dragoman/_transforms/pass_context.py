@@ -98,21 +98,19 @@ def find_contents(messages: Sequence[Message]) -> Contents:
             else:
                 subjects.add(type(part))
                 is_paired = is_paired and (is_turn or not waiting)
-                if type(part) is Reasoning:
-                    if is_turn:
-                        found.reasoning.append(part)
-                    if unwrap_phase(part.signature) is not None:
-                        subjects.add(SPEAKERS)
+                if type(part) is Reasoning and is_turn:
+                    found.reasoning.append(part)
+                if type(part) is Reasoning and unwrap_phase(part.signature) is not None:
+                    subjects.add(SPEAKERS)
             if part.shape is not None:
                 shaped_parts.append(part)
             if part.cache is not None:
                 marked.append(part)
     found.ids.update(ids)
-    if waiting or not is_paired or len(found.ids) < len(ids):
-        subjects.add(UNPAIRED)
+    is_paired = is_paired and not waiting and len(found.ids) == len(ids)
     found.ids.update(strays)
     shaped += shaped_parts
-    subjects.update(compress((UNREAD, MARKS, ToolCall), (shaped, marked, found.ids)))
+    subjects.update(compress((UNPAIRED, UNREAD, MARKS, ToolCall), (not is_paired, shaped, marked, found.ids)))
     return found
 
 
