@@ -106,9 +106,8 @@ class ChoiceReader(msgspec.Struct):
             note_unread(content, _CONTENT, f"{self.path}/message/content", self._ledger)
             for part in content:
                 self._read_part(part, out)
-        elif (
-            type(content) is dict
-        ):  # Cloudflare has read the JSON that was requested (recorded in January 2026)
+        elif type(content) is dict:
+            # Cloudflare has read the JSON that was requested (recorded in January 2026).
             self._emit_text(events.TEXT, encode_text(content), out)
         elif content is not None:
             raise unreadable_response(f"content is {kind_of(content)}")
