@@ -118,7 +118,7 @@ class Ledger(msgspec.Struct, eq=False):
         """
         for key, value in (extra or {}).items():
             is_native = defined.get(key)
-            if is_native is False and type(value) is dict:
+            if is_native is False and type(value) is dict and value:
                 self.unknown_fields(child(path, key), value, defined)
             elif is_native:
                 self.dropped(child(path, key), "a field that only its protocol has")

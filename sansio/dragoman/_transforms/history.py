@@ -12,7 +12,7 @@ The errors (read 2026-11-22): "tool_use ids were found without tool_result block
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import is_
 
 import msgspec
@@ -32,7 +32,8 @@ def repair_history(request: Request, context: PassContext) -> Request:
     """Return the request with a history that every upstream accepts, unchanged if it has one."""
     if UNPAIRED not in context.contents.subjects:
         return request
-    return msgspec.structs.replace(request, messages=_HistoryRepair(context.ledger).repair(request.messages))
+    messages = _HistoryRepair(context.ledger, request.defined).repair(request.messages)
+    return msgspec.structs.replace(request, messages=messages)
 
 
 def add_user_turns(request: Request, context: PassContext) -> Request:
@@ -70,6 +71,7 @@ class _HistoryRepair(msgspec.Struct):
     """
 
     _ledger: Ledger
+    _defined: Mapping[str, bool]
     _out: list[Message] = []
     _seen: set[str] = set()
     _numbers: dict[str, int] = {}  # the client's call id -> the number that its last repetition got
@@ -126,7 +128,7 @@ class _HistoryRepair(msgspec.Struct):
             (self._out if assistant else self._rest).append(_with_parts(message, rest))
         elif not is_of_answers:
             # Nothing is left that they could stay with.
-            self._ledger.unknown_fields(message.path, unknown_members(message))
+            self._ledger.unknown_fields(message.path, unknown_members(message), self._defined)
             if not message.content:
                 self._note(message.path, "an empty message was left out: the upstream refuses it")
 
