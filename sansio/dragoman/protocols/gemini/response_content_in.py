@@ -41,8 +41,12 @@ _CANDIDATE_MEMBERS = frozenset({"content", "index"})
 _CONTENT_MEMBERS = frozenset({"parts", "role"})
 _TEXT_MEMBERS = frozenset({"text", "thought"})
 
-# What waits for the end of a candidate: the last one that is not empty counts.
-_METADATA = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
+# What waits for the end of a candidate: the last one that is not empty counts. With the place of its citations.
+_METADATA = {
+    "groundingMetadata": "groundingMetadata/groundingSupports",
+    "citationMetadata": "citationMetadata",
+    "urlContextMetadata": "urlContextMetadata",
+}
 
 # A citation as it came, its source, and its place in the text.
 _Cited: TypeAlias = tuple[JSONObject, JSONObject, JSONObject]
@@ -264,7 +268,7 @@ class CandidateReader(msgspec.Struct):
             # What was cut off must not look complete.
             out.append(events.ArgumentsDelta(self.block, text if complete or text == "{}" else text[:-1]))
         signed, self.signed = self.signed, None
-        if signed is not None:
+        if signed is not None or self._before:
             self._finish_text(out)
         if self._kind is not None:
             out.append(events.BlockEnded(self.block, complete))
@@ -325,8 +329,8 @@ class CandidateReader(msgspec.Struct):
             return
         offsets = Offsets("".join(self.texts))
         end = self._before + offsets.size
-        path = f"{self._path}/groundingMetadata/groundingSupports"
-        for cited in self._uncited.values():
+        for name, cited in self._uncited.items():
+            path = f"{self._path}/{_METADATA[name]}"
             while cited and (is_last or (read_count(cited[0][2], "startIndex") or 0) < end):
                 native, web, segment = cited.popleft()
                 url, title = text_or_none(web.get("uri")), text_or_none(web.get("title"))
@@ -368,10 +372,9 @@ class CandidateReader(msgspec.Struct):
         cut = reason in events.TRUNCATING_STOP_REASONS
         self._finish_text(out, is_last=True)
         self._end_block(out, complete=not cut)
-        if any(self._uncited.values()):
-            self._ledger.dropped(
-                f"{self._path}/groundingMetadata/groundingSupports", "there is no text to cite"
-            )
+        for name, cited in self._uncited.items():
+            if cited:
+                self._ledger.dropped(f"{self._path}/{_METADATA[name]}", "there is no text to cite")
         explanation = self._message if reason is events.CONTENT_FILTER else None
         if self._message not in (explanation, _CALL_MESSAGE) and not self._blocks.same_protocol:
             self._ledger.dropped(
