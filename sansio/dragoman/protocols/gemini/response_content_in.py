@@ -402,16 +402,19 @@ def _token(token: JSONObject) -> JSONObject:
 def _cited(metadata: JSONObject) -> list[_Cited]:
     """Return the citations."""
     grounding, citations = metadata.get("groundingMetadata") or {}, metadata.get("citationMetadata") or {}
-    sources = objects(grounding.get("groundingChunks"))
+    # Of each its first object alone, because every citation has a copy of it.
+    sources = [
+        next(((name, each) for name, each in chunk.items() if type(each) is dict), None)
+        for chunk in objects(grounding.get("groundingChunks"))
+    ]
     found: list[_Cited] = []
     for support in objects(grounding.get("groundingSupports")):
         place = next(iter(objects(support.get("segment"))), {})
         indices = support.get("groundingChunkIndices")
         for index in indices if type(indices) is list else ():
             number = read_count(index)
-            if number is not None and number < len(sources):
-                source = next((each for each in sources[number].values() if type(each) is dict), {})
-                found.append(({**sources[number], "segment": place}, source, place))
+            if number is not None and number < len(sources) and (source := sources[number]) is not None:
+                found.append(({source[0]: source[1], "segment": place}, source[1], place))
     for name in ("citationSources", "citations"):
         for each in objects(citations.get(name)):
             found.append((each, each, each))
