@@ -28,6 +28,7 @@ from virtual_time import REAL_BACKENDS, UVLOOP
 
 from dragoman import UPSTREAMS
 from dragoman_server.app import Application, create_app
+from dragoman_server.proxying import tool_grammar
 from dragoman_server.settings import Price, ServerSettings, Settings, UpstreamSettings
 
 # A thread knows nothing of virtual time. And the tracer of coverage would take two thirds of what is measured.
@@ -194,6 +195,7 @@ async def check(
     make_app: Callable[[], Application], path: str, body: bytes, coding: str = "", limit_s: float = LIMIT_S
 ) -> None:
     for _ in range(TRIES):
+        tool_grammar._compiled.clear()
         seconds = await longest_turn(make_app(), path, body, coding)
         if seconds <= limit_s:
             return
