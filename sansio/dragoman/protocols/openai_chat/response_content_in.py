@@ -106,7 +106,7 @@ class ChoiceReader(msgspec.Struct):
             note_unread(content, _CONTENT, f"{self.path}/message/content", self._ledger)
             for part in content:
                 self._read_part(part, out)
-        elif type(content) is dict:
+        elif type(content) is dict and whole:
             # Cloudflare has read the JSON that was requested (recorded in January 2026).
             self._emit_text(events.TEXT, encode_text(content), out)
         elif content is not None:
