@@ -84,7 +84,8 @@ class UsageReader(msgspec.Struct):
         if self.same_protocol:
             extra = extra_members(figures, WRITTEN_USAGE_SHAPE)
             if has_iterations:  # the client gets the figures at the top, too
-                extra = {**(extra or {}), **{name: figures[name] for name in _TOTALS if name in figures}}
+                counts = zip(_TOTALS, map(read_count, map(figures.get, _TOTALS)), strict=True)
+                extra = {**(extra or {}), **{name: count for name, count in counts if count is not None}}
             return extra
         written = figures.get("cache_creation")
         return {"cache_creation": written} if has_content(written) else None
