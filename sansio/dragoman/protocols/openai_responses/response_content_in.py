@@ -299,11 +299,9 @@ class ReasoningItem(OutputItem):
         self._part = -1
 
     def open_pieces(self, block: int) -> list[str] | None:
-        """Return the text so far, only while there is one part: a block does not identify its parts."""
-        if self.finished or block != self.block or len(self.summaries) + len(self.texts) != 1:
-            return None
-        [part] = (self.summaries or self.texts).values()
-        return part.pieces
+        """Return the text so far of the part that had the last delta."""
+        last = None if self.finished or block != self.block else self._last
+        return None if last is None else last.pieces
 
     def announce(self, index: int) -> None:
         self.texts.announced = index
