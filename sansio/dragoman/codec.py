@@ -26,7 +26,7 @@ from dragoman._ir.endpoints import (
 from dragoman._ir.events import Ended, Event, Failed, Usage
 from dragoman._ir.fast_path import Delta, DeltaTemplate
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Param, Request
+from dragoman._ir.request import Param, Request, Role
 from dragoman._ir.tools import Grammar
 from dragoman._ir.undo import ToolOrigin, Undo
 from dragoman._ir.wrapped_signatures import WRAPPED_MARKER, Signer
@@ -430,6 +430,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
             ones come first.
         media: The kinds of Media that a request may have.
         file_id_media: Those that it may have by file id.
+        text_roles: The roles of messages that can have no Media.
         checks_strict_schemas: Its servers refuse a schema as strict that does not close and require all of its objects.
         model_bound_signatures: Its signatures can be read only by the model that made them.
         request_headers: A written body -> names and values of the headers that it requires.
@@ -469,6 +470,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     cache_mark_form: Callable[[Any], str | None] | None = lambda capabilities: None
     media: frozenset[str] = frozenset(("image", "file"))
     file_id_media: frozenset[str] = frozenset(("image", "file"))
+    text_roles: frozenset[Role] = frozenset()
     checks_strict_schemas: bool = False
     model_bound_signatures: bool = True
     request_headers: Callable[[JSONObject], Sequence[tuple[str, str]]] = lambda body: ()

@@ -129,6 +129,8 @@ def _remarked(node: Any, changes: dict[str, CacheMark | None]) -> Any:
 def fit_media(request: Request, context: PassContext) -> Request:
     """Replace images and files that the upstream refuses or cannot find by a text.
 
+    Media in messages that can have none are replaced too: a turn with an image that another model made, say.
+
     Raises RequestRefused (400) for audio, because a response without it would be a response to something else.
     """
     upstream, ledger = context.upstream, context.ledger
@@ -157,10 +159,16 @@ def fit_media(request: Request, context: PassContext) -> Request:
             return _placeholder(media, "you cannot see it, because only another service has it")
         return media
 
+    def text_for(media: Media) -> Text:
+        ledger.dropped(media.path, "such a message can contain only text: one was sent in its place")
+        return _placeholder(media, "only the text of this message was kept")
+
     def fit_result(result: ToolResult) -> ToolResult:
         parts = tuple([fit(part) if type(part) is Media else part for part in result.content])
         return result if all(map(is_, parts, result.content)) else changed(result, content=parts)
 
+    if not context.rewritten:
+        request = map_parts(request, {Media: text_for}, upstream.text_roles)
     return map_parts(request, {Media: fit, ToolResult: fit_result})
 
 

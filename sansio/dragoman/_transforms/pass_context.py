@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import compress
 from typing import Any, TypeAlias
 
@@ -11,7 +11,7 @@ import msgspec
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger
 from dragoman._ir.native import changed
-from dragoman._ir.request import Message, Part, Reasoning, Request, Text, ToolCall, ToolResult
+from dragoman._ir.request import Message, Part, Reasoning, Request, Role, Text, ToolCall, ToolResult
 from dragoman._ir.undo import Undo
 from dragoman._ir.wrapped_signatures import unwrap_phase
 from dragoman.codec import Capabilities, ProtocolSpec, UpstreamSpec
@@ -122,16 +122,20 @@ def _find_inside(result: ToolResult, found: Contents, shaped: list[Any]) -> None
     shaped += inner.shaped
 
 
-def map_parts(request: Request, changes: Mapping[type[Part], Callable[[Any], Part | None]]) -> Request:
+def map_parts(
+    request: Request,
+    changes: Mapping[type[Part], Callable[[Any], Part | None]],
+    roles: Collection[Role] | None = None,
+) -> Request:
     """Return the request with its parts changed, itself if none was. A message without parts left is dropped.
 
-    changes: by the type of a part; None drops it.
+    changes: by the type of a part; None drops it. roles: of the messages to change, None for all.
     """
     messages: list[Message | None] | None = None
     for number, message in enumerate(request.messages):
         content = message.content or message.parts
         for part in content:
-            if type(part) in changes:
+            if type(part) in changes and (roles is None or message.role in roles):
                 break
         else:
             continue  # nearly all of them

@@ -60,6 +60,9 @@ SPEC = UpstreamSpec(
     output_member="content",
     # "A maximum of 4 blocks with cache_control may be provided" (Anthropic.SDK#50, read 2026-11-22).
     max_cache_marks=4,
+    # The API refuses documents in assistant messages (its documentation of version 2026-10-21, read in November 2026),
+    # and images.
+    text_roles=frozenset({"system", "developer", "assistant"}),
     cache_mark_form=None,
     request_headers=request_headers,
     signature_places=SIGNATURE_PLACES,

@@ -186,11 +186,6 @@ class ConversationWriter(msgspec.Struct):
         if isinstance(part, (ToolResult, ToolCall)):
             self._ledger.dropped(part.path, "tool calls and results are not allowed here")
             return ()
-        if role == "assistant":
-            # The API refuses documents in assistant messages (its documentation of version 2026-10-21, read in November
-            # 2026), and images.
-            self._ledger.dropped(part.path, "an assistant message cannot contain images or files")
-            return ()
         return (_marked(write_media(part, self._ledger), part.cache),)
 
     def _text_blocks(self, part: Text) -> Iterable[JSONObject]:

@@ -72,6 +72,7 @@ SPEC = UpstreamSpec(
     max_stop_sequences=5,
     media=frozenset({"image", "file", "audio"}),
     file_id_media=frozenset({"image", "file", "audio"}),
+    text_roles=frozenset({"system", "developer"}),
     wrapped_marker=LIST_MARKER,
     signature_places=SIGNATURE_PLACES,
     # "Unknown name "id" at 'contents[1].parts[0].function_call': Cannot find field." (kimi-cli#1582, read 2026-11-22)

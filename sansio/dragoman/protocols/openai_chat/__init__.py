@@ -58,6 +58,8 @@ SPEC = UpstreamSpec(
     cache_mark_form=lambda capabilities: CACHE_MARK_NAMES.get(capabilities.cache_marks),
     media=frozenset({"image", "file", "audio"}),
     file_id_media=frozenset({"file"}),
+    # "Image URLs are only allowed for messages with role 'user'" (openai-node#1030, read 2026-11-30)
+    text_roles=frozenset({"system", "developer", "assistant"}),
     echoed_members=("functions", "tools"),
     signature_places=SIGNATURE_PLACES,
     content_members=frozenset({"model", "messages", "tools", "functions", "stream"}),

@@ -99,11 +99,6 @@ class PartWriter:
                     part.path, "sent without its citations: Chat Completions has none in text parts"
                 )
         elif isinstance(part, Media):
-            is_text = part.kind == "file" and part.source in ("text", "url")
-            if role != "user" and not (is_text or self.native):
-                # "Image URLs are only allowed for messages with role 'user'" (openai-node#1030, read 2026-11-30)
-                self.ledger.dropped(part.path, f"a message of the role {role} can contain only text")
-                return
             self._media(part, content)
         elif isinstance(part, OpaquePart):
             self.ledger.unknown_kind(part.path, f"Chat Completions has no counterpart of {part.kind}")

@@ -49,6 +49,7 @@ SPEC = UpstreamSpec(
     output_member="output",
     max_stop_sequences=0,
     max_cache_marks=MAX_CACHE_MARKS,
+    text_roles=frozenset({"assistant"}),
     checks_strict_schemas=True,
     cache_mark_form=lambda capabilities: (
         "prompt_cache_breakpoint" if capabilities.cache_marks == "breakpoint" else None

@@ -119,9 +119,6 @@ class InputWriter(msgspec.Struct):
         elif not isinstance(part, Media):
             self._write_opaque(part)
             return
-        elif role == "assistant":
-            self._ledger.dropped(part.path, "an assistant message can contain only text")
-            return
         else:
             out = self._media(part, content)
         content.append(overlaid(out, part) if self._native else out)
