@@ -1,18 +1,19 @@
 """The fast path: deltas that look like the one before are read without decoding the frame.
 
-Nearly all frames of a stream differ from the frame before in one JSON string, and maybe in a counter and a padding
-string. When a reader has read a frame as exactly one delta, the bytes around that string are learned as a shape. A
-later frame with equal bytes around it, whose middle is one JSON string, is therefore the same JSON but for the
-string, and is the same delta with another text. Any other frame is decoded, and the shape is dropped, because the
-reader's state may have changed. A reader that collects each text (arguments, for instance, until they are complete)
-still gets it.
+Nearly all frames of a stream differ from the frame before in one JSON string, which may be there twice, and maybe in a
+counter and a padding string. When a reader has read a frame as exactly one delta, the bytes around that string are
+learned as a shape. A later frame with equal bytes around it, whose middle is one JSON string, is therefore the same
+JSON but for the string, and is the same delta with another text. Any other frame is decoded, and the shape is dropped,
+because the reader's state may have changed. A reader that collects each text (arguments, for instance, until they are
+complete) still gets it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from operator import itemgetter
 
 import msgspec
 
@@ -52,6 +53,7 @@ class DeltaTemplate(msgspec.Struct, frozen=True):
         padding: A member behind the text with random characters, b"" for none.
         counts: A member behind the text whose numbers may differ, b"" for none. The last frame of each run is left to
             the reader, which gets the counts of all of them from it, because they are cumulative.
+        repeats: Other members that have the same text if they are there. The reader reads them alike, or not at all.
     """
 
     key: bytes
@@ -59,6 +61,7 @@ class DeltaTemplate(msgspec.Struct, frozen=True):
     number: bytes = b""
     padding: bytes = b""
     counts: bytes = b""
+    repeats: tuple[bytes, ...] = ()
 
 
 # Takes the bytes of whole frames and the place where one begins. Returns the texts of the frames from there on that
@@ -68,10 +71,11 @@ Extractor = Callable[[bytes, int], tuple[list[str], int]]
 
 def build_extractor(raw_event: bytes, template: DeltaTemplate, text: str) -> Extractor | None:
     """Return an extractor for frames like this one, which was read as one delta of `text`. None if none is safe."""
-    name, member, number, varying = _patterns(template.key, template.number, template.padding)
+    keys = b"|".join((template.key, *template.repeats))
+    name, member, number, varying = _patterns(keys, template.number, template.padding)
     found = list(member.finditer(raw_event))
-    if len(found) != 1:
-        return None  # the text, or what looks like it, occurs twice
+    if not found or (len(found) > 1 and not template.repeats) or len({each[1] for each in found}) > 1:
+        return None  # another text, or what looks like it, occurs as well
     start, end = found[0].span(1)
     try:
         if _decode_text(raw_event[start:end]) != text:
@@ -80,8 +84,8 @@ def build_extractor(raw_event: bytes, template: DeltaTemplate, text: str) -> Ext
         return None
     # The quotes are part of head and tail, because a line end next to them would make another frame.
     head, middle, tail = raw_event[: start + 1], b"", raw_event[end - 1 :]
-    around = head + tail
-    if len(name.findall(around)) != 1 or b"\\u" in around:
+    around = member.sub(b"", raw_event)
+    if name.search(around) is not None or b"\\u" in around:
         return None  # the member may occur in another spelling too, with the text that the reader takes
     counter = None if number is None else number.search(head)
     if counter is not None:
@@ -89,8 +93,9 @@ def build_extractor(raw_event: bytes, template: DeltaTemplate, text: str) -> Ext
     pieces = _around_counts(tail, template.counts) if template.counts else []
     if len(pieces) > 1:
         return _without_last(_extractor(head, middle, tail, _varied_end(pieces, [_NUMBER] * len(pieces))))
-    pieces, kinds = _around_values(tail, varying)
+    pieces, kinds = _around_values(raw_event, end - 1, found[1:], varying)
     if kinds:
+        tail = b"" if len(found) > 1 else tail
         end_of = _varied_end(pieces, kinds)
     else:
         end_of = _fixed_end(tail) if tail.strip(b'"}] ') else _spaced_end(tail.replace(b" ", b""))
@@ -127,24 +132,31 @@ def _around_counts(tail: bytes, member: bytes) -> list[bytes]:
     return [tail[: found.start()] + pieces[0], *pieces[1:-1], pieces[-1] + tail[found.end() :]]
 
 
-def _around_values(tail: bytes, varying: re.Pattern[bytes]) -> tuple[list[bytes], list[re.Pattern[bytes]]]:
-    """Return the bytes before and after counter and padding, and the kinds of these values.
+# The values that may differ behind the text: a pattern, or None for the text again.
+_Kind = re.Pattern[bytes] | None
 
-    OpenAI's Responses have both behind the text, since January 2026 (recorded).
+
+def _around_values(
+    raw_event: bytes, at: int, repeats: list[re.Match[bytes]], varying: re.Pattern[bytes]
+) -> tuple[list[bytes], list[_Kind]]:
+    """Return the bytes from the end of the text on, without the values that may differ, and the kinds of these.
+
+    OpenAI's Responses have counter and padding behind the text, since January 2026. OpenRouter, vLLM and Together have
+    the text twice (all recorded).
     """
-    pieces: list[bytes] = []
-    kinds: list[re.Pattern[bytes]] = []
-    at = 0
-    for value in varying.finditer(tail):
+    values: list[tuple[int, int, _Kind]] = [(each.start(1) + 1, each.end(1) - 1, None) for each in repeats]
+    for value in varying.finditer(raw_event, at):
         is_counter = value[1] is not None
-        start, stop = value.span(1 if is_counter else 2)
-        pieces.append(tail[at:start])
-        kinds.append(_NUMBER if is_counter else _RANDOM)
+        values.append((*value.span(1 if is_counter else 2), _NUMBER if is_counter else _RANDOM))
+    values.sort(key=itemgetter(0))
+    pieces: list[bytes] = []
+    for start, stop, _ in values:
+        pieces.append(raw_event[at:start])
         at = stop
-    return [*pieces, tail[at:]], kinds
+    return [*pieces, raw_event[at:]], [kind for _, _, kind in values]
 
 
-def _varied_end(pieces: list[bytes], kinds: list[re.Pattern[bytes]]) -> _EndFinder:
+def _varied_end(pieces: list[bytes], kinds: Sequence[_Kind]) -> _EndFinder:
     """Match a tail of these pieces, with a value of each kind between two."""
     first, *others = pieces
     following = list(zip(kinds, others, strict=False))
@@ -153,8 +165,13 @@ def _varied_end(pieces: list[bytes], kinds: list[re.Pattern[bytes]]) -> _EndFind
         end = rest.find(first)
         at = end + len(first)
         for kind, piece in following:
-            stop = rest.find(piece, at)
-            if stop < 0 or kind.fullmatch(rest, at, stop) is None:
+            if kind is None:
+                stop = at + end
+                fits = rest[at:stop] == rest[:end] and rest.startswith(piece, stop)
+            else:
+                stop = rest.find(piece, at)
+                fits = stop >= 0 and kind.fullmatch(rest, at, stop) is not None
+            if not fits:
                 return -1
             at = stop + len(piece)
         return end if at == len(rest) else -1
@@ -178,12 +195,12 @@ def _without_last(extract: Extractor) -> Extractor:
 def _extractor(head: bytes, middle: bytes, tail: bytes, end_of: _EndFinder) -> Extractor:
     """Return an extractor for frames with these bytes around the text.
 
-    middle: what follows the counter behind the head, b"" if there is none. end_of: finds the end of a text with quotes
-    in it, or with another tail.
+    middle: what follows the counter behind the head, b"" if there is none. tail: b"" if it has the text again. end_of:
+    finds the end of a text with quotes in it, or with another tail.
     """
     numbered = head.replace(b"%", b"%%") + b"%d" + middle.replace(b"%", b"%%")
     number = -1  # of the last frame
-    end = tail + _FRAME_END
+    end = tail + _FRAME_END if tail else ()  # with which nothing begins
     size, less = len(head), len(end)
 
     def number_of(frames: bytes, position: int) -> int:
@@ -233,16 +250,16 @@ def _extractor(head: bytes, middle: bytes, tail: bytes, end_of: _EndFinder) -> E
 
 @lru_cache(maxsize=64)
 def _patterns(
-    key: bytes, number: bytes, padding: bytes
+    keys: bytes, number: bytes, padding: bytes
 ) -> tuple[re.Pattern[bytes], re.Pattern[bytes], re.Pattern[bytes] | None, re.Pattern[bytes]]:
-    """Return the patterns of the member's name, of the member, of the counter, and of what varies behind the text."""
+    """Return the patterns of the members' names, of the members, of the counter, and of what varies behind the text."""
     counter = rb'"' + number + rb'":[ ]?([0-9]+)'
     random = rb'"' + padding + rb'":[ ]?"([A-Za-z0-9]*)"'
     return (
         re.compile(
-            rb'"' + key + rb'"(?!:?[,{}\[\]a-z0-9])'
+            rb'"(?:' + keys + rb')"(?!:?[,{}\[\]a-z0-9])'
         ),  # neither as a value nor with one that is no string
-        re.compile(rb'"' + key + rb'":[ ]?' + _STRING, re.DOTALL),
+        re.compile(rb'"(?:' + keys + rb')":[ ]?' + _STRING, re.DOTALL),
         re.compile(counter + b",") if number else None,
         # (?!) is never found.
         re.compile(

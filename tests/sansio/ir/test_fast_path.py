@@ -94,6 +94,43 @@ def test_a_protocol_without_counter_and_padding() -> None:
         assert extract(joined(like, other), 0) == (["b"], len(joined(like)))
 
 
+TWICE = b'data: {"text":"a","n":1,"d":[{"too":"a"}],"x":1}'
+
+
+@pytest.mark.parametrize(
+    ("frame", "is_like"),
+    [
+        (b'data: {"text":"b","n":2,"d":[{"too":"b"}],"x":1}', True),
+        (b'data: {"text":"\\"b","n":2,"d":[{"too":"\\"b"}],"x":1}', True),
+        (b'data: {"text":"b","n":1,"d":[{"too":"a"}],"x":1}', False),
+        (b'data: {"text":"b","n":1,"d":[{"too":"bc"}],"x":1}', False),
+        (b'data: {"text":"bc","n":1,"d":[{"too":"b"}],"x":1}', False),
+        (b'data: {"text":"b","n":1,"d":[{"too":"b"}],"x":2}', False),
+        (b'data: {"text":"b","n":1,"d":[{"too":"b"', False),
+        (b'data: {"text":"b","n":1}', False),
+    ],
+)
+def test_a_text_that_is_there_twice(frame: bytes, is_like: bool) -> None:
+    extract = build_extractor(TWICE, DeltaTemplate(b"text", number=b"n", repeats=(b"too",)), "a")
+    assert extract is not None
+    like = [TWICE, frame, TWICE] if is_like else [TWICE]
+    texts = [json.loads(each.removeprefix(b"data: "))["text"] for each in like]
+    assert extract(joined(TWICE, frame, TWICE), 0) == (texts, len(joined(*like)))
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b'data: {"text":"\xc3\xa9","too":"e"}',
+        b'data: {"text":"\xc3\xa9","too":"\\u00e9"}',  # the same in another spelling
+        b'data: {"text":"\xc3\xa9","too" :"\xc3\xa9"}',
+        b'data: {"x":"\xc3\xa9"}',
+    ],
+)
+def test_two_texts_that_cannot_be_learned(frame: bytes) -> None:
+    assert build_extractor(frame, DeltaTemplate(b"text", repeats=(b"too",)), "\xe9") is None
+
+
 def test_a_counter_of_any_number_of_digits() -> None:
     frames = [b'data: {"n":%d,"o":0,"text":"a"}' % number for number in (8, 9, 10, 10, 99, 100, 7, 1000, 0)]
     extract = build_extractor(frames[0], HINT, "a")

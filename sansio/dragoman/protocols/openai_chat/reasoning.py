@@ -89,7 +89,7 @@ class ReasoningEntries:
     def add(self, entry: JSON) -> None:
         if type(entry) is not dict:
             return
-        key = encode([entry.get("type"), entry.get("index")])  # of any type
+        key = _piece_key(entry)
         found = self._last.get(key)
         if found is None or not _continues(found[0], entry):
             REASONING_ENTRIES_LIMIT.check(len(self._entries) + 1, "", "the reasoning")
@@ -97,9 +97,18 @@ class ReasoningEntries:
             self._entries.append(found)
         _add_members(*found, entry)
 
+    def open_texts(self, entry: JSONObject) -> dict[str, list[str]] | None:
+        """Return the texts of the entry of this piece, which was added. None if it gets no more."""
+        known, texts = self._last[_piece_key(entry)]
+        return None if any(map(known.get, CLOSING_KEYS)) else texts
+
     def joined(self) -> list[JSONObject]:
         """Return the entries so far, each in one piece."""
         return [{**known, **{key: "".join(texts[key]) for key in texts}} for known, texts in self._entries]
+
+
+def _piece_key(entry: JSONObject) -> bytes:
+    return encode([entry.get("type"), entry.get("index")])  # of any type
 
 
 def _continues(known: JSONObject, entry: JSONObject) -> bool:
@@ -145,11 +154,13 @@ class ReasoningFields(msgspec.Struct):
     entries: dict[str, ReasoningEntries] = {}
     emitted: list[str] = []  # the text of the events so far
     _content: JSONObject | None = None
+    _members: JSONObject = {}  # that came last
 
     def add(self, members: JSONObject) -> str:
         """Add the readable members of a delta. Return its text, which several of them may contain."""
         has_text = False
         seen = bool(self.texts)
+        self._members = members
         for field, value in members.items():
             if type(value) is str:
                 self.texts.setdefault(field, []).append(value)
@@ -178,17 +189,26 @@ class ReasoningFields(msgspec.Struct):
         self._content.update(part)
         return part_text(part)
 
-    def template_parts(self) -> tuple[bytes, Callable[[list[str]], None]] | None:
-        """Return the one member that has the text and how to add to it, None if there are others."""
-        if len(self.texts) != 1 or self.entries or self._content is not None:
+    def template_parts(self) -> tuple[list[bytes], Callable[[list[str]], None]] | None:
+        """Return the members of the last delta that have its text, and how to add to them. None if others count."""
+        grown = [(field, self.texts[field]) for field in self._members if field in self.texts]
+        if self._content is not None or (self.texts and not grown):
             return None
-        [(field, pieces)] = self.texts.items()
+        for field in self._members.keys() & self.entries.keys():
+            for entry in self._members[field]:
+                texts = self.entries[field].open_texts(entry)
+                if texts is None:
+                    return None
+                grown += [(key, texts[key]) for key in _TEXT_KEYS if type(entry.get(key)) is str]
+        added = {id(pieces): pieces for _, pieces in grown}
+        if not grown or len(added) < len(grown):
+            return None
 
         def record(texts: list[str]) -> None:
-            pieces.extend(texts)
-            self.emitted.extend(texts)
+            for pieces in (self.emitted, *added.values()):
+                pieces.extend(texts)
 
-        return field.encode("ascii"), record
+        return [name.encode("ascii") for name, _ in grown], record
 
     def native(self) -> JSONObject:
         """Return the members so far, each in one piece."""

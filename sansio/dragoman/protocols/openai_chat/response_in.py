@@ -36,6 +36,8 @@ _RESPONSE, _CHOICE = response_shape(RESPONSE_SHAPE), response_shape(CHOICE_SHAPE
 _NO_EVENTS: tuple[Event, ...] = ()
 _NO_FIELDS: JSONObject = {}
 _PADDING = b"obfuscation"
+# Together repeats the text next to the delta, which has the number of the token.
+_TEXT_TEMPLATE = DeltaTemplate(b"content", number=b"token_id", padding=_PADDING, repeats=(b"text",))
 # The members that every chunk has, and those of a choice. They lose nothing if `usage` and `logprobs` are null.
 _USUAL_CHUNK = frozenset({"id", "object", "created", "model", "choices", "usage"})
 _USUAL_CHOICE = frozenset({"index", "delta", "message", "logprobs", "finish_reason"})
@@ -90,9 +92,12 @@ class ChatReader:
             return DeltaTemplate(b"arguments", call.add, padding=_PADDING)
         state = next(state for state in states if state.block == delta.block)
         if type(delta) is events.TextDelta:
-            return DeltaTemplate(b"content", padding=_PADDING) if state.kind is BlockKind.TEXT else None
+            return _TEXT_TEMPLATE if state.kind is BlockKind.TEXT else None
         parts = state.reasoning.template_parts()
-        return None if parts is None else DeltaTemplate(*parts, padding=_PADDING)
+        if parts is None:
+            return None
+        (key, *repeats), record = parts
+        return DeltaTemplate(key, record, padding=_PADDING, repeats=tuple(repeats))
 
     def whole(self, body: JSONObject) -> list[Event]:
         """Return the events of a whole response."""
