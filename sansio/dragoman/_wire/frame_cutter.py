@@ -77,7 +77,7 @@ class FrameCutter:
                 self.error = self.too_long
             elif self._held_lines > LINES.most:
                 self.error = LINES.message(f"more than {LINES.most}", _EVENT)
-        if whole.rfind(b"data") >= 0:  # every event has this in it
+        if whole.find(b"data") >= 0:  # every event has this in it, near its beginning
             self._idle_bytes = 0
         else:
             self._idle_bytes += len(whole)
