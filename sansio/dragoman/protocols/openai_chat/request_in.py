@@ -34,7 +34,7 @@ from dragoman._ir.request import (
 from dragoman._ir.shape import OBJECT, STRING, Setting, Shape, read_members, taken_members
 from dragoman._ir.tools import CacheMark
 from dragoman._ir.wrapped_signatures import Signer
-from dragoman._wire.json import JSON, JSONObject, invalid_value, wrong_type
+from dragoman._wire.json import JSON, JSONObject, invalid_value, object_or_empty, wrong_type
 from dragoman.protocols._openai.citations import read_citations
 from dragoman.protocols.openai_chat.checks import CHECKS, arguments_text, read_cache_mark
 from dragoman.protocols.openai_chat.reasoning import part_text, read_turn
@@ -101,7 +101,10 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         model=model,
         messages=_read_messages(body.get("messages"), signer),
         stream=body.get("stream") is True,
-        include_usage=bool((body.get("stream_options") or {}).get("include_usage")),
+        include_usage=bool(
+            (body.get("stream_options") or {}).get("include_usage")
+            or object_or_empty(body.get("usage")).get("include")
+        ),
         params=settings,
         param_paths=_LEGACY_SETTING_PATHS if body.get("max_completion_tokens") is None else SETTING_PATHS,
         extra=extra or None,
