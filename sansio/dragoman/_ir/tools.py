@@ -111,11 +111,23 @@ class CustomTool(Node, frozen=True, gc=False):
     path: str = ""
 
 
+# What the protocols call the schema of a tool.
+_SCHEMA_NAMES = ("parametersJsonSchema", "parameters", "input_schema")
+
+
 def member_path(tool: FunctionTool | CustomTool, name: str) -> str:
-    """Return the path of a member of a tool. Chat Completions has it in an object that is named as the tool's type."""
+    """Return the path of a member of a tool in the client's body, the tool's path if the client sent none.
+
+    Chat Completions has it in an object that is named as the tool's type.
+    """
+    own, path = tool.native or tool.before, tool.path
+    if own is None:
+        return f"{path}/{name}"
     kind = "custom" if type(tool) is CustomTool else "function"
-    is_nested = type((tool.native or tool.before or {}).get(kind)) is dict
-    return f"{tool.path}/{kind}/{name}" if is_nested else f"{tool.path}/{name}"
+    if type(own.get(kind)) is dict:
+        own, path = own[kind], f"{path}/{kind}"
+    names = _SCHEMA_NAMES if name == "parameters" else (name,)
+    return next((f"{path}/{each}" for each in names if own.get(each) is not None), tool.path)
 
 
 class WebSearch(msgspec.Struct, frozen=True, gc=False, tag="web_search"):

@@ -116,13 +116,14 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
 def _read_special(body: JSONObject, extra: JSONObject) -> dict[str, Any]:
     """Return the fields of the request that few requests set. What cannot be read is added to `extra`."""
     tools, tool_choice = read_tools(body, extra)
-    parallel = body.get("parallel_tool_calls")
+    parallel, path = body.get("parallel_tool_calls"), "/parallel_tool_calls"
     if body.get("functions") and parallel is None and not body.get("tools"):
-        parallel = False  # a legacy message holds one call
+        parallel, path = False, "/functions"  # a legacy message holds one call
     return {
         "tools": tools,
         "tool_choice": tool_choice,
         "parallel_tool_calls": parallel,
+        "parallel_path": path,
         "reasoning": read_reasoning(body, extra),
         "response_format": read_response_format(body, extra),
     }
