@@ -127,7 +127,7 @@ class InputWriter(msgspec.Struct):
         """Write a text of the client's side."""
         out: JSONObject = {"type": "input_text", "text": part.text}
         if part.citations:
-            self._ledger.altered(part.path, "sent without its citations: only text of the assistant has some")
+            self._ledger.dropped(f"{part.path}/citations", "only text of the assistant has citations")
         if part.cache is not None:
             _put_mark(part.cache, out)
         return out
@@ -139,11 +139,9 @@ class InputWriter(msgspec.Struct):
             return out  # with the client's own annotations
         out["annotations"] = write_citations(part) if part.sources else []
         if part.citations and not part.sources:
-            self._ledger.altered(
-                part.path, "sent without its citations: only those of web pages have a counterpart"
-            )
+            self._ledger.dropped(f"{part.path}/citations", "only citations of web pages have a counterpart")
         elif part.citations and has_unmapped_citations(part):
-            self._ledger.altered(part.path, "only the source and span of its citations were kept")
+            self._ledger.altered(f"{part.path}/citations", "only the source and span of citations were kept")
         if part.cache is not None:
             self._move_mark(part.cache)
         return out

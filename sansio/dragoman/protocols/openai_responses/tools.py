@@ -273,7 +273,7 @@ def _write_hosted(tool: HostedTool, capabilities: Capabilities, ledger: Ledger) 
         if use.context_size is not None:
             out["search_context_size"] = use.context_size
         if use.blocked_domains:
-            ledger.altered(tool.path, "sent without its blocked domains: Responses can only allow domains")
+            ledger.dropped(f"{tool.path}/blocked_domains", "Responses has a field only for allowed domains")
         mapped = [list(use.blocked_domains or ()), use.max_uses]
     elif isinstance(use, McpServer):
         out = {"type": "mcp", "server_label": use.label, "server_url": use.url}
