@@ -39,6 +39,9 @@ _MAX_PAUSE_S = 2.0
 # Seconds by which the clocks of gateways may differ: what they store has times, of which each uses the others'.
 _MAX_SKEW_S = 2.0
 
+# Characters of an error from outside in the log.
+_MAX_REASON = 500
+
 _log = logging.getLogger("dragoman.server")
 
 # Called with a connection before it is used, and with each message of the server.
@@ -232,7 +235,7 @@ def _digest(script: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the message of the innermost cause."""
+    """Return the message of the innermost cause, cut where it is long."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return str(error) or type(error).__name__
+    return str(error)[:_MAX_REASON] or type(error).__name__

@@ -534,6 +534,20 @@ async def test_a_response_that_is_none_of_the_store_is_its_failure(
         assert await total(store, "budget", NOW) == 0
 
 
+@one_backend
+async def test_a_long_error_of_the_server_is_cut(server: ValkeyServer) -> None:
+    store = ValkeyAccountStore(server.url)
+
+    class Long(Add, frozen=True):
+        script = "return redis.error_reply('ERR ' .. string.rep('x', 1000000))"
+
+    async with store.running():
+        with pytest.raises(AccountStoreError) as caught:
+            await store.apply(Long([("budget", None)], 1.0, NOW))
+    assert "xxx" in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
 async def test_a_restarted_server_gets_the_lost_state_again(server: ValkeyServer) -> None:
     one, other = ValkeyAccountStore(server.url), ValkeyAccountStore(server.url)
     async with one.running(), other.running():
