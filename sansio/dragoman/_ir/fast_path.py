@@ -31,7 +31,7 @@ _FRAME_END = b"\n\n"
 _QUOTE = ord('"')
 # A counter without leading zeros, as JSON has it.
 _NUMBER = re.compile(rb"0|[1-9][0-9]{0,15}")
-_RANDOM = re.compile(rb"[A-Za-z0-9]*+")
+_KINDS = {"number": _NUMBER, "padding": re.compile(rb"[A-Za-z0-9]*+")}
 
 # An object with at most one more level, no string of which has a brace or an escape, and the numbers of its members.
 _FLAT = rb'[^{}"]++|"[^"\\{}]*"'
@@ -137,7 +137,7 @@ _Kind = re.Pattern[bytes] | None
 
 
 def _around_values(
-    raw_event: bytes, at: int, repeats: list[re.Match[bytes]], varying: re.Pattern[bytes]
+    raw_event: bytes, at: int, repeats: list[re.Match[bytes]], varying: re.Pattern[bytes] | None
 ) -> tuple[list[bytes], list[_Kind]]:
     """Return the bytes from the end of the text on, without the values that may differ, and the kinds of these.
 
@@ -145,9 +145,9 @@ def _around_values(
     the text twice (all recorded).
     """
     values: list[tuple[int, int, _Kind]] = [(each.start(1) + 1, each.end(1) - 1, None) for each in repeats]
-    for value in varying.finditer(raw_event, at):
-        is_counter = value[1] is not None
-        values.append((*value.span(1 if is_counter else 2), _NUMBER if is_counter else _RANDOM))
+    for value in () if varying is None else varying.finditer(raw_event, at):
+        kind = str(value.lastgroup)
+        values.append((*value.span(kind), _KINDS[kind]))
     values.sort(key=itemgetter(0))
     pieces: list[bytes] = []
     for start, stop, _ in values:
@@ -251,20 +251,18 @@ def _extractor(head: bytes, middle: bytes, tail: bytes, end_of: _EndFinder) -> E
 @lru_cache(maxsize=64)
 def _patterns(
     keys: bytes, number: bytes, padding: bytes
-) -> tuple[re.Pattern[bytes], re.Pattern[bytes], re.Pattern[bytes] | None, re.Pattern[bytes]]:
+) -> tuple[re.Pattern[bytes], re.Pattern[bytes], re.Pattern[bytes] | None, re.Pattern[bytes] | None]:
     """Return the patterns of the members' names, of the members, of the counter, and of what varies behind the text."""
-    counter = rb'"' + number + rb'":[ ]?([0-9]+)'
-    random = rb'"' + padding + rb'":[ ]?"([A-Za-z0-9]*)"'
+    counter = rb'"' + number + rb'":[ ]?(?P<number>[0-9]+)'
+    random = rb'"' + padding + rb'":[ ]?"(?P<padding>[A-Za-z0-9]*)"'
+    varying = [counter + rb"(?=[ ]?[,}])"] * bool(number) + [random] * bool(padding)
     return (
         re.compile(
             rb'"(?:' + keys + rb')"(?!:?[,{}\[\]a-z0-9])'
         ),  # neither as a value nor with one that is no string
         re.compile(rb'"(?:' + keys + rb')":[ ]?' + _STRING, re.DOTALL),
         re.compile(counter + b",") if number else None,
-        # (?!) is never found.
-        re.compile(
-            (counter if number else b"(?!)()") + rb"(?=[ ]?[,}])|" + (random if padding else b"(?!)()")
-        ),
+        re.compile(b"|".join(varying)) if varying else None,
     )
 
 
