@@ -55,7 +55,7 @@ class ResponsesReader:
         # By type: the last one of which only deltas have come, without an index and an id.
         self._unplaced: dict[str, OutputItem] = {}
         self._number = itertools.count().__next__  # of the next block
-        self._model = ""
+        self._id = self._model = ""
         self._start_tier: str | None = None  # service tier of the first event
         self._started = False
         self._ended = False
@@ -123,12 +123,13 @@ class ResponsesReader:
             return
         self._started = True
         self._model = text_or_none(response.get("model")) or ""
+        self._id = text_or_none(response.get("id")) or ""
         tier = text_or_none(response.get("service_tier"))
         self._start_tier = None if tier == AUTO_TIER else tier
         created = response.get("created_at")
         out.append(
             events.Started(
-                text_or_none(response.get("id")) or "",
+                self._id,
                 self._model,
                 int(created) if isinstance(created, (int, float)) else None,
                 self._start_tier,
@@ -136,7 +137,15 @@ class ResponsesReader:
         )
 
     def on_opening(self, event: JSONObject, out: list[Event]) -> None:
-        self._start(_required_object(event, "response"), out)
+        response = _required_object(event, "response")
+        is_new = event["type"] == "response.created" and text_or_none(response.get("id")) not in (
+            None,
+            self._id,
+        )
+        if is_new and self._id and self._all:
+            # A proxy whose upstream has broken off begins anew: what has been sent cannot be taken back.
+            raise unreadable_response("another response begins before it has ended")
+        self._start(response, out)
 
     def on_terminal(self, event: JSONObject, out: list[Event]) -> None:
         self._finish(_required_object(event, "response"), event["type"].removeprefix("response."), out)
