@@ -10,7 +10,6 @@ import contextlib
 import math
 import socket
 import ssl
-from asyncio import sslproto
 from collections.abc import Awaitable
 from copy import copy
 from typing import cast
@@ -29,9 +28,6 @@ HIGH_WATER = 64 * 1024
 READ_SIZE = 64 * 1024
 # Bytes passed to the loop in one write.
 WRITE_SIZE = 128 * 1024
-# The buffer that TLS on asyncio reads with. Each connection has one as long as it is open, and asyncio's own are
-# 256 KiB, which is five times all else that a connection with TLS takes. More than two records at once save no time.
-sslproto.SSLProtocol.max_size = 32 * 1024
 
 
 class AsyncioStream(asyncio.Protocol):
