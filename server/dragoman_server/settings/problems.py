@@ -13,7 +13,7 @@ COMMAND_LINE = "command line"
 
 _CREDENTIALS = re.compile(r"//[^@]*@")
 # Some vendors take the key there.
-_QUERY = re.compile(r"(//[^?#]*[?#]).+", re.DOTALL)
+_QUERY = re.compile(r"\A((?>.*?//)[^?#]*[?#]).+", re.DOTALL)
 _MAX_QUOTED_LENGTH = 80
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -31,7 +31,9 @@ def quote_value(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        visible = _QUERY.sub(r"\1****", _CREDENTIALS.sub("//****@", value))
+        # Without an @ to come, each // would have all the rest looked through: quadratic, and admins send values.
+        before, at, rest = value.rpartition("@")
+        visible = _QUERY.sub(r"\1****", _CREDENTIALS.sub("//****@", before + at) + rest)
         visible = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in visible)
         return (
             f'"{visible}"' if len(visible) <= _MAX_QUOTED_LENGTH else f'"{visible[:_MAX_QUOTED_LENGTH]}..."'
