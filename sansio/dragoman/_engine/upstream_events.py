@@ -201,7 +201,7 @@ class StreamEvents:
                 and (len(events) == 1 or (len(events) == 2 and type(events[0]) is Usage))
                 and fast_path.should_learn()
             ):
-                self._learn(raw_event, events[-1], text_sender_for)
+                self._learn(raw_event, events[-1], text_sender_for, is_last=position == size)
         if error is not None:
             raise error
 
@@ -250,11 +250,15 @@ class StreamEvents:
         # pi 0.73 goes by the text of an error, and tries again after "ended without": so all of this kind say that.
         raise TruncatedResponse("the upstream's response ended without being complete", status=502)
 
-    def _learn(self, raw_event: bytes, event: Event, text_sender_for: TextSenderFor) -> None:
+    def _learn(
+        self, raw_event: bytes, event: Event, text_sender_for: TextSenderFor, *, is_last: bool
+    ) -> None:
         if isinstance(event, DELTAS):
             template = self._reader.template_for(event)
-            send = None if template is None else text_sender_for(event)
-            if template is not None and send is not None:
+            if template is None or (is_last and template.counts and template.counts in raw_event):
+                return  # the next read will probably have one event as well, which is left to the reader
+            send = text_sender_for(event)
+            if send is not None:
                 self._fast_path.learn_from(raw_event, event.text, template, send)
 
 

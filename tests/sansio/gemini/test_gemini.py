@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from dragoman._engine.relay import Relay
 from dragoman._engine.request import RequestHead, RequestTranslator, TranslatedRequest
+from dragoman._engine.response import ResponseTranslator
 from dragoman._ir.assembly import Fold
 from dragoman._ir.events import Annotation, Signature, StopReason
+from dragoman._ir.fast_path import FastPath
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire import json_schema as _json_schema
@@ -306,3 +308,18 @@ def test_the_fast_path_reads_the_last_counts_of_a_run(monkeypatch: pytest.Monkey
     chunks.append({"candidates": [{"finishReason": "STOP"}]})
     data = b"".join([b"data: " + encode(chunk) + b"\n\n" for chunk in chunks])
     assert both_ways(GEMINI, "openai_responses", data, monkeypatch) == 3
+
+
+@pytest.mark.parametrize(
+    ("counts", "learned"), [({"usageMetadata": {"candidatesTokenCount": 8}}, []), ({}, ["b", "c"])]
+)
+def test_a_shape_that_leaves_the_last_event_is_not_learned_from_events_that_come_alone(
+    counts: dict[str, object], learned: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts: list[str] = []
+    monkeypatch.setattr(FastPath, "learn_from", lambda self, raw_event, text, *_: texts.append(text))
+    machine = ResponseTranslator(client="openai_chat", upstream=GEMINI, context=context_of())
+    for text in "abc":
+        chunk = {"candidates": [{"content": {"parts": [{"text": text}]}, "index": 0}], **counts}
+        machine.receive_data(b"data: " + encode(chunk) + b"\n\n")
+    assert texts == learned
