@@ -415,12 +415,19 @@ def _file_part(part: JSONObject, path: str, cache: CacheMark | None) -> Part:
     return Media("file", source, data, media_type, filename, cache=cache, native=part, path=path)
 
 
+def _document_part(part: JSONObject, path: str, cache: CacheMark | None) -> Part:
+    source, data, media_type = _split_url(CHECKS.required(part, "document_url", path, STRING))
+    name = CHECKS.optional(part, "document_name", path, STRING)
+    return Media("file", source, data, media_type, name, cache=cache, native=part, path=path)
+
+
 # Type -> the reader, which gets the part, its path and its cache mark.
 _PARTS: dict[str, Callable[[JSONObject, str, CacheMark | None], Part]] = {
     "text": _text_part,
     "image_url": _image_part,
     "input_audio": _audio_part,
     "file": _file_part,
+    "document_url": _document_part,
     "refusal": _refusal_part,
 }
 
