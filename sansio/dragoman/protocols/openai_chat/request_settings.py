@@ -170,7 +170,7 @@ def _write_effort(
 
 
 def read_response_format(body: JSONObject, extra: JSONObject) -> ResponseFormat | None:
-    """Read `response_format`. Of one of an unknown type, its type is extra: there is one loss, not one a member."""
+    """Read `response_format`. One of an unknown type is extra as a whole."""
     value = body.get("response_format")
     if value is None:
         return None
@@ -192,8 +192,8 @@ def read_response_format(body: JSONObject, extra: JSONObject) -> ResponseFormat 
             extra_members(schema, FORMAT_SHAPE),
             at,
         )
-    if kind != "text":
-        extra["response_format"] = {"type": kind}  # a server's own kind, such as a grammar
+    if kind != "text" or "response_format" in extra:
+        extra["response_format"] = value  # a server's own kind, such as a grammar
     return None
 
 
