@@ -15,7 +15,7 @@ from dragoman import RemoteProtocolError, RequestRefused
 MEANINGLESS_IN_REQUESTS: dict[tuple[str, str], str] = {
     (CHAT, r"/messages/.*/tool_calls/\w+/type"): "the member beside it, function or custom, says the same",
     (CHAT, r"/messages/.*/reasoning"): "the text of reasoning_details under a second name",
-    (CHAT, r"/stream_options/include_usage"): "used when the response is written",
+    (CHAT, r"/(?:stream_options/include_usage|usage/include)"): "used when the response is written",
     (CHAT, r"/parallel_tool_calls"): "says nothing where there are no tools",
     (MESSAGES, r"/tool_choice/disable_parallel_tool_use"): "says nothing where there are no tools",
     (MESSAGES, r".*/source/media_type"): "a source of type text has one media type, text/plain",

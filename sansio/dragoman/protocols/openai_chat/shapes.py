@@ -43,7 +43,7 @@ from dragoman.protocols.openai_chat.tables import (
 REQUEST_SHAPE: dict[str, Shape] = {
     **members("model messages stream tool_choice function_call parallel_tool_calls"),
     "stream_options": {"include_usage": None, "include_obfuscation": Setting(None)},
-    "usage": None,  # OpenRouter's clients request usage by `include` in it
+    "usage": {"include": None},  # as OpenRouter's clients request it
     "tools": ARRAY,
     "functions": ARRAY,
     "web_search_options": OBJECT,
