@@ -257,9 +257,8 @@ def _patterns(
     random = rb'"' + padding + rb'":[ ]?"(?P<padding>[A-Za-z0-9]*)"'
     varying = [counter + rb"(?=[ ]?[,}])"] * bool(number) + [random] * bool(padding)
     return (
-        re.compile(
-            rb'"(?:' + keys + rb')"(?!:?[,{}\[\]a-z0-9])'
-        ),  # neither as a value nor with one that is no string
+        # Neither as a value nor with one that is no string.
+        re.compile(rb'"(?:' + keys + rb')"(?!:?[,{}\[\]a-z0-9])'),
         re.compile(rb'"(?:' + keys + rb')":[ ]?' + _STRING, re.DOTALL),
         re.compile(counter + b",") if number else None,
         re.compile(b"|".join(varying)) if varying else None,

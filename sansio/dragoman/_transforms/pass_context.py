@@ -133,9 +133,11 @@ def map_parts(
     """
     messages: list[Message | None] | None = None
     for number, message in enumerate(request.messages):
+        if roles is not None and message.role not in roles:
+            continue
         content = message.content or message.parts
         for part in content:
-            if type(part) in changes and (roles is None or message.role in roles):
+            if type(part) in changes:
                 break
         else:
             continue  # nearly all of them

@@ -135,8 +135,11 @@ class HttpChannel(msgspec.Struct, eq=False):
             raise
 
 
-class Headers(Mapping[str, str]):
-    """The headers of a request, from its ASGI scope: read when they are asked for, because most never are."""
+class JoinedHeaders(Mapping[str, str]):
+    """The headers of a request, from its ASGI scope, with the values of a repeated one joined.
+
+    They are decoded when they are asked for, because most never are.
+    """
 
     __slots__ = ("_values",)
 
@@ -212,7 +215,7 @@ class ClientRequest:
         self.rest_of_task: Callable[[], RestOfTask] | None = now.get("rest")
         self.record = record
         self.framing = framing
-        self.headers: Mapping[str, str] = Headers(scope["headers"])
+        self.headers: Mapping[str, str] = JoinedHeaders(scope["headers"])
         self.model_in_path: str = scope.get("path_params", {}).get("model", "")
         self.query: str = scope.get("query_string", b"").decode("latin-1")
         self.now, self.time = int(time.time()), now.get("time") or event_loop_clock()

@@ -51,7 +51,7 @@ OPERATOR_HEADERS: HeaderList = [("cache-control", "no-store"), *BROWSER_HEADERS]
 _LOSS_HEADER_BYTES = 1024
 
 # Names of upstreams' headers that are kept. Some send sixty, always the same ones.
-_KEPT_NAMES = 512
+_MAX_KEPT_NAMES = 512
 
 # The header for each value of the setting `auth` that names one.
 _AUTH_HEADERS = {"bearer": "authorization", "x-api-key": "x-api-key", "api-key": "api-key"}
@@ -261,7 +261,7 @@ def _visible(of_protocol: frozenset[str], limits: RateLimitHeaders | None) -> Ca
     visible = RESPONSE_HEADERS.union(of_protocol, *known)
     prefixes = tuple(names.prefix for names in _names(limits))
 
-    @lru_cache(maxsize=_KEPT_NAMES)
+    @lru_cache(maxsize=_MAX_KEPT_NAMES)
     def is_visible(name: str) -> bool | None:
         return name in visible or name.startswith(prefixes) or (None if name in REQUEST_ID_HEADERS else False)
 

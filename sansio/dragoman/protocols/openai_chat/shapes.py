@@ -246,9 +246,8 @@ CHOICE_SHAPE: dict[str, Shape] = {
     **members("index delta message finish_reason matched_stop stop_reason"),
     "usage": _USAGE,
     "logprobs": {"content": [_TOKEN], "refusal": [_TOKEN]},
-    **members(
-        "content_filter_result content_filter_results", _FILTER_RESULTS
-    ),  # Azure, older and newer versions
+    # Azure, of older and newer versions.
+    **members("content_filter_result content_filter_results", _FILTER_RESULTS),
     "obfuscation": None,  # padding of Bedrock
     PROVIDER_FIELDS: _NO_FIELD,  # LiteLLM
     **_CHOICE_BOOKKEEPING,
