@@ -29,8 +29,8 @@ MAX_CHECK_S = 0.05
 # Seconds for all grammars of a request, after which no further one is compiled. Codex's takes 2 ms.
 _MAX_COMPILE_S = 1.0
 # Bytes between readings of the clock.
-_STEP = 32
-# Limits on the parser's items for one step. A line of a patch takes some tens; an ambiguous grammar takes about 50 ms
+_STEP = 16
+# Limits on the parser's items for one step. A line of a patch takes some tens; an ambiguous grammar takes about 25 ms
 # for _STEP bytes until it reaches them.
 _MAX_ITEMS = 1000
 _MAX_ITEMS_IN_ROW = 500
