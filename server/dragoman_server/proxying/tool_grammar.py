@@ -53,7 +53,10 @@ _ADDITIONS = re.compile(r"&|~(?!\s*\d)|%(?!(?:import|ignore|declare|override|ext
 _AS_IN_LARK = '%llguidance {"allow_initial_skip": true}\n'
 
 # What was compiled last, see InputChecker.
-_compiled: "dict[Grammar, LLMatcher | Unchecked]" = {}
+_compiled: "dict[Grammar, LLMatcher | str]" = {}
+
+_TOO_LONG = "checking it would take too long"
+_UNREADABLE = "the grammar cannot be checked"
 
 
 class InputChecker:
@@ -65,7 +68,7 @@ class InputChecker:
 
     def __init__(self) -> None:
         self._left_s = MAX_CHECK_S
-        self._matchers: dict[Grammar, LLMatcher | Unchecked] = {}  # the latter: why it has no matcher
+        self._matchers: dict[Grammar, LLMatcher | str] = {}  # the latter: why it has no matcher
 
     async def prepare(self, undo: Undo) -> None:
         """Compile the grammars of a request's tools, if they were not compiled lately."""
@@ -73,7 +76,8 @@ class InputChecker:
         found = {grammar: _compiled[grammar] for grammar in grammars & _compiled.keys()}
         if new := grammars - found.keys():
             found |= await off_loop(INLINE_BYTES + 1, _compile_all, new)  # whatever their size is
-            _compiled.update(found)
+            # Not what another request, with fewer grammars, has the time for.
+            _compiled.update((grammar, each) for grammar, each in found.items() if each != _TOO_LONG)
             for grammar in list(_compiled)[:-_MAX_COMPILED]:
                 del _compiled[grammar]
         self._matchers |= found  # attempts side by side share it
@@ -84,8 +88,8 @@ class InputChecker:
         The reason quotes nothing of the text. Raises Unchecked if it cannot be checked.
         """
         matcher = self._matchers[grammar]
-        if isinstance(matcher, Unchecked):
-            raise matcher
+        if isinstance(matcher, str):
+            raise Unchecked(matcher)
         if len(text) > MAX_TEXT:
             raise Unchecked(f"it has more than {MAX_TEXT} characters")
         begun = time.thread_time()
@@ -103,7 +107,7 @@ def grammar_checker() -> Callable[[], InputChecker] | None:
 def _check(matcher: "LLMatcher", grammar: Grammar, text: str, deadline: float) -> str | None:
     """See InputChecker. deadline: of the check, in seconds of this thread."""
     if time.thread_time() >= deadline:
-        raise _too_long()
+        raise Unchecked(_TOO_LONG)
     matcher, data = matcher.deep_copy(), text.encode("utf-8", "replace")
     accepted = _consume(matcher, data, deadline)
     if accepted == len(data) and matcher.is_accepting():
@@ -128,20 +132,20 @@ def _consume(matcher: "LLMatcher", data: bytes, deadline: float) -> int:
         step = data[start : start + _STEP]
         accepted: int = matcher.try_consume_tokens(list(step))
         if matcher.is_error() or time.thread_time() > deadline:
-            raise _too_long()
+            raise Unchecked(_TOO_LONG)
         if accepted < len(step):
             return start + accepted
     return len(data)
 
 
-def _compile_all(grammars: Collection[Grammar]) -> "dict[Grammar, LLMatcher | Unchecked]":
-    found: dict[Grammar, LLMatcher | Unchecked] = {}
+def _compile_all(grammars: Collection[Grammar]) -> "dict[Grammar, LLMatcher | str]":
+    found: dict[Grammar, LLMatcher | str] = {}
     deadline = time.thread_time() + _MAX_COMPILE_S
     for grammar in grammars:
         try:
             found[grammar] = _compile(grammar, deadline)
         except Unchecked as error:
-            found[grammar] = error
+            found[grammar] = str(error)  # an error would keep the frames of all that raise it
     return found
 
 
@@ -155,7 +159,7 @@ def _compile(grammar: Grammar, deadline: float) -> "LLMatcher":
     if len(definition) > MAX_DEFINITION:
         raise Unchecked(f"the grammar has more than {MAX_DEFINITION} characters")
     if time.thread_time() > deadline:
-        raise _too_long()
+        raise Unchecked(_TOO_LONG)
     if is_lark and _ADDITIONS.search(_LITERALS.sub("", definition)) is not None:
         raise Unchecked("the grammar has more than Lark has")
     try:
@@ -165,7 +169,7 @@ def _compile(grammar: Grammar, deadline: float) -> "LLMatcher":
             else LLMatcher.grammar_from_regex(definition)
         )
     except UnicodeEncodeError:  # half a surrogate pair, which JSON allows
-        raise _unreadable() from None
+        raise Unchecked(_UNREADABLE) from None
     limits = LLParserLimits(
         initial_lexer_fuel=_LEXER_FUEL,
         step_lexer_fuel=_LEXER_FUEL,
@@ -175,13 +179,5 @@ def _compile(grammar: Grammar, deadline: float) -> "LLMatcher":
     )
     matcher = LLMatcher(LLTokenizer("byte"), compiled, log_level=0, limits=limits)
     if matcher.is_error():
-        raise _unreadable()
+        raise Unchecked(_UNREADABLE)
     return matcher
-
-
-def _too_long() -> Unchecked:
-    return Unchecked("checking it would take too long")
-
-
-def _unreadable() -> Unchecked:
-    return Unchecked("the grammar cannot be checked")

@@ -3,6 +3,7 @@
 import importlib.util
 import itertools
 import json
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -189,6 +190,20 @@ def test_all_grammars_of_a_request_share_one_bound(monkeypatch: pytest.MonkeyPat
         except Unchecked:
             undecided += 1
     assert undecided > 100
+    for grammar in grammars[::50]:  # another request has time for each
+        assert prepared(grammar)(grammar, "1") is not None
+
+
+def test_a_grammar_that_cannot_be_read_keeps_nothing_of_its_checks() -> None:
+    """It is kept for all requests. An error that is raised again has the frames of each time."""
+    grammar = Grammar("lark", "start: missing")
+    text = "-".join(["a"] * 50)
+    before = sys.getrefcount(text)
+    checker = prepared(grammar)
+    for _ in range(3):
+        with pytest.raises(Unchecked, match="cannot be checked"):
+            checker(grammar, text)
+    assert sys.getrefcount(text) == before
 
 
 def test_all_checks_of_a_response_share_one_bound() -> None:
