@@ -14,7 +14,6 @@ from typing import TypeVar
 
 import anyio
 import msgspec
-from msgspec.structs import replace
 
 from dragoman_server.accounts.prices import Prices
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Operation
@@ -22,8 +21,7 @@ from dragoman_server.accounts.stores.operations import ReadKeyTables, WriteKeyTa
 from dragoman_server.platform.task_group import BackgroundTaskGroup
 from dragoman_server.settings import ClientKey, Settings
 from dragoman_server.settings.client_checks import limit_problems
-from dragoman_server.settings.client_keys import checked_table, make_key, rotated_key, table_of
-from dragoman_server.settings.secret import Secret
+from dragoman_server.settings.client_keys import Changed, KeyChange, checked_table, make_key, table_of
 from dragoman_server.settings.values import InvalidValue
 
 _log = logging.getLogger("dragoman.accounts")
@@ -38,8 +36,6 @@ MAX_STORED_KEYS = 5000
 _MAX_TRIES = 5
 
 _T = TypeVar("_T")
-
-_KeyChange = Callable[[ClientKey | None], ClientKey | None]
 
 
 class KeyClash(Exception):
@@ -79,71 +75,50 @@ class StoredKeys(BackgroundTaskGroup):
             self._tables, self.keys = found, keys
         self.is_known = True
 
-    # Changes. Each raises AccountStoreError, and KeyClash for a key of the configuration; make() and rotate() raise
-    # InvalidValue, and the others UnknownKey.
+    # Changes. Each raises AccountStoreError, InvalidValue, and KeyClash for a key of the configuration.
 
     async def make(
         self, values: Mapping[str, object], settings: Settings, now: datetime
     ) -> tuple[str, ClientKey]:
         """Make a key, and return it with its settings. values: see make_key()."""
-        plain, made = make_key(values, _secret(settings), now)
+        assert settings.server.secret is not None  # settings with stored keys have one
+        plain, made = make_key(values, settings.server.secret, now)
         groups = list(settings.groups_by_name)
         prices = bool(Prices(settings.prices, settings.upstreams))
         for path, text in limit_problems([((), made)], groups, with_prices=prices):
             raise InvalidValue(text, *path)
 
-        def change(old: ClientKey | None) -> ClientKey:
+        def add(old: ClientKey | None) -> tuple[str, ClientKey]:
             if old is not None:
                 raise KeyClash(f"there is already a client key named {made.name}")
             if len(self.keys) >= MAX_STORED_KEYS:
                 raise KeyClash(f"there are {MAX_STORED_KEYS} client keys: revoke some first")
-            return made
+            return plain, made
 
-        await self._change(made.name, settings, change)
-        return plain, made
+        return await self._change(made.name, settings, add)
 
-    async def rotate(
-        self, name: str, settings: Settings, now: datetime, *, overlap: object, expires: object
-    ) -> tuple[str, ClientKey]:
-        """Make a new key for this one, and return it with its settings. overlap, expires: see rotated_key()."""
-        plain = ""
+    async def change(self, name: str, settings: Settings, change: KeyChange[Changed]) -> Changed:
+        """Change the key of this name. Raises UnknownKey as well."""
 
-        def change(old: ClientKey | None) -> ClientKey:
-            nonlocal plain
-            plain, key = rotated_key(
-                _known(old, name), _secret(settings), now, overlap=overlap, expires=expires
-            )
-            return key
+        def change_known(old: ClientKey | None) -> Changed:
+            if old is None:
+                raise UnknownKey(f"the account store has no client key {name[:100]!a}")
+            return change(old, settings)
 
-        key = await self._change(name, settings, change)
-        assert key is not None
-        return plain, key
+        return await self._change(name, settings, change_known)
 
-    async def disable(self, name: str, settings: Settings, disabled: bool) -> ClientKey:
-        """Refuse requests with a key, or accept them again."""
-        key = await self._change(name, settings, lambda old: replace(_known(old, name), disabled=disabled))
-        assert key is not None
-        return key
-
-    async def revoke(self, name: str, settings: Settings) -> None:
-        """Remove a key."""
-
-        def change(old: ClientKey | None) -> None:
-            _known(old, name)
-
-        await self._change(name, settings, change)
-
-    async def _change(self, name: str, settings: Settings, change: _KeyChange) -> ClientKey | None:
-        """Replace the key of this name by what `change` makes of it, and return that; None stands for no key."""
+    async def _change(
+        self, name: str, settings: Settings, change: Callable[[ClientKey | None], Changed]
+    ) -> Changed:
         if any(key.name == name for key in settings.client_keys):
             raise KeyClash(f"the client key {name} is in the configuration: change it there")
         for _ in range(_MAX_TRIES):
             await self.refresh()
-            key = change(self.keys.get(name))
-            after = "" if key is None else msgspec.json.encode(table_of(key)).decode()
+            changed = change(self.keys.get(name))
+            after = "" if changed[1] is None else msgspec.json.encode(table_of(changed[1])).decode()
             if await self._apply(WriteKeyTable(name, self._tables.get(name, ""), after, uuid.uuid4().hex)):
                 await self._refresh_or_log()  # it is made: whoever waits for a new key gets that
-                return key
+                return changed
         raise AccountStoreError(f"other processes kept changing the client key {name}")
 
     async def _apply(self, operation: Operation[_T]) -> _T:
@@ -181,17 +156,6 @@ def all_keys(settings: Settings, stored: StoredKeys | None) -> list[ClientKey]:
     names = {key.name for key in settings.client_keys}
     more = () if stored is None else stored.keys.values()
     return [*settings.client_keys, *(key for key in more if key.name not in names)]
-
-
-def _known(key: ClientKey | None, name: str) -> ClientKey:
-    if key is None:
-        raise UnknownKey(f"the account store has no client key {name[:100]!a}")
-    return key
-
-
-def _secret(settings: Settings) -> Secret:
-    assert settings.server.secret is not None  # settings with stored keys have one
-    return settings.server.secret
 
 
 def _key_of(name: str, table: str) -> ClientKey | None:

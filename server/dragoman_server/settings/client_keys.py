@@ -10,16 +10,16 @@ and in the account store.
 import hmac
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
 from dragoman import Signer
 from dragoman_server.platform.clock import utc_text
-from dragoman_server.settings import ClientKey, settings_of
+from dragoman_server.settings import ClientKey, Settings, settings_of
 from dragoman_server.settings.problems import did_you_mean
 from dragoman_server.settings.secret import CLIENT_KEY_PREFIX, Secret
 from dragoman_server.settings.values import InvalidValue, check_value
@@ -38,6 +38,11 @@ _SIGNATURES_LABEL = b"dragoman: sealed reasoning, version 1"
 _CLIENT_KEYS_LABEL = b"dragoman: client keys, version 1"
 
 _KEY_BYTES = 32
+
+# What a change has made: a new key if it has, and the settings of the key, None if there is none any more.
+Changed = TypeVar("Changed", bound=tuple[str | None, ClientKey | None])
+# It may be called several times. Raises InvalidValue.
+KeyChange: TypeAlias = Callable[[ClientKey, Settings], Changed]
 
 
 @lru_cache(maxsize=16)

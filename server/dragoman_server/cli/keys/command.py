@@ -37,6 +37,8 @@ from dragoman_server.settings.client_keys import (
     NOT_CHOSEN,
     SETTINGS,
     WHEN,
+    Changed,
+    KeyChange,
     make_key,
     public_table,
     rotated_key,
@@ -181,19 +183,12 @@ def rotate_key(name: str, config_file: str | None, overlap: str, expires: str | 
 
     Both have the same limits and counters.
     """
-    loaded, old = _find(name, config_file)
-    now, settings = datetime.now(UTC), loaded.settings
-    if old is None:
-        key, new = _in_store(
-            loaded, lambda stored: stored.rotate(name, settings, now, overlap=overlap, expires=expires)
-        )
-        file = None
-    else:
-        try:
-            key, new = rotated_key(old, _secret_of(settings), now, overlap=overlap, expires=expires)
-        except InvalidValue as error:
-            exit_with(USAGE_ERROR, str(error))
-        file = _replace(loaded, old, new)
+    now = datetime.now(UTC)
+    loaded, (key, new), file = _change(
+        name,
+        config_file,
+        lambda old, settings: rotated_key(old, _secret_of(settings), now, overlap=overlap, expires=expires),
+    )
     _print_key(key)
     ends = new.previous_expires
     state = "is no longer valid" if ends is None else f"is valid until {utc_text(ends)}"
@@ -215,12 +210,9 @@ def enable_key(name: str, config_file: str | None) -> None:
 
 
 def _disable(name: str, config_file: str | None, *, disabled: bool) -> None:
-    loaded, key = _find(name, config_file)
-    file = None
-    if key is None:
-        key = _in_store(loaded, lambda stored: stored.disable(name, loaded.settings, disabled))
-    else:
-        file = _replace(loaded, key, replace(key, disabled=disabled))
+    loaded, (_, key), file = _change(
+        name, config_file, lambda old, _: (None, replace(old, disabled=disabled))
+    )
     done = "disabled" if disabled else "enabled"
     _changed(loaded, key, done, f"{name} is {done}", file, err=False)
 
@@ -229,31 +221,51 @@ def _disable(name: str, config_file: str | None, *, disabled: bool) -> None:
 @click.argument("name")
 def revoke_key(name: str, config_file: str | None) -> None:
     """Remove the key of NAME."""
-    loaded, key = _find(name, config_file)
-    file = None
-    if key is None:
-        _in_store(loaded, lambda stored: stored.revoke(name, loaded.settings))
-    else:
-        file = _write(loaded, [other for other in loaded.settings.client_keys if other is not key])
-    _changed(loaded, key, "revoked", f"{name} is revoked", file, err=False, name=name)
+    revoked: list[ClientKey] = []
+
+    def revoke(old: ClientKey, _: Settings) -> tuple[None, None]:
+        revoked.append(old)
+        return None, None
+
+    loaded, _, file = _change(name, config_file, revoke)
+    _changed(loaded, revoked[-1], "revoked", f"{name} is revoked", file, err=False)
+
+
+def _change(
+    name: str, config_file: str | None, change: KeyChange[Changed]
+) -> tuple[LoadedConfig, Changed, Path | None]:
+    """Change the key of NAME where it is: in the file that is returned, or in the account store."""
+    _lock(config_file)
+    loaded = load_or_exit(config_file, UNBOUND, of_gateway=True)
+    settings = loaded.settings
+    keys = {key.name: key for key in settings.client_keys}
+    if name not in keys:
+        if not settings.server.stored_keys:
+            exit_with(USAGE_ERROR, f"there is no key named {name!a}; there are {', '.join(keys) or 'none'}")
+        return loaded, _in_store(loaded, lambda stored: stored.change(name, settings, change)), None
+    try:
+        changed = change(keys[name], settings)
+    except InvalidValue as error:
+        exit_with(USAGE_ERROR, str(error))
+    new = {**keys, name: changed[1]}
+    return loaded, changed, _write(loaded, [key for key in new.values() if key is not None])
 
 
 def _changed(
     loaded: LoadedConfig,
-    key: ClientKey | None,
+    key: ClientKey,
     done: str,
     text: str,
     file: Path | None,
     *,
     err: bool = True,
-    name: str = "",
 ) -> None:
     """Print what was done, and record it. file: where, None for the account store."""
     where = "the account store" if file is None else file
     click.echo(f"{where}: {text}" + ("" if file is None else f"; {_HOW_TO_APPLY}"), err=err)
-    table = {} if key is None else public_table(key)
+    table = public_table(key)
     by = f"command of user {_user()}"
-    audit(loaded.settings, f"key {done}", table.pop("name", name), by=by, **table)
+    audit(loaded.settings, f"key {done}", table.pop("name"), by=by, **table)
 
 
 # The file.
@@ -266,11 +278,6 @@ def _key_table(key: ClientKey) -> str:
     # A dollar sign begins a reference in the file.
     lines = [f"{name} = {toml_text(value)}\n".replace("$", "$$") for name, value in table_of(key).items()]
     return "".join(["[[client_keys]]\n", *lines])
-
-
-def _replace(loaded: LoadedConfig, key: ClientKey, new: ClientKey) -> Path:
-    """Write the file with another key in the place of one."""
-    return _write(loaded, [new if other is key else other for other in loaded.settings.client_keys])
 
 
 def _write(loaded: LoadedConfig, keys: Sequence[ClientKey]) -> Path:
@@ -309,16 +316,6 @@ def _lock(config_file: str | None) -> None:
         click.get_current_context().with_resource(locked(config_path(config_file)))
     except ConfigEditError as error:
         exit_with(FAILURE, str(error))
-
-
-def _find(name: str, config_file: str | None) -> tuple[LoadedConfig, ClientKey | None]:
-    """Return the configuration and the key in it that will be changed. None: the key may be in the account store."""
-    _lock(config_file)
-    loaded = load_or_exit(config_file, UNBOUND, of_gateway=True)
-    keys = {key.name: key for key in loaded.settings.client_keys}
-    if name not in keys and not loaded.settings.server.stored_keys:
-        exit_with(USAGE_ERROR, f"there is no key named {name!a}; there are {', '.join(keys) or 'none'}")
-    return loaded, keys.get(name)
 
 
 def _in_store(loaded: LoadedConfig, change: Callable[["StoredKeys"], Awaitable[_T]]) -> _T:

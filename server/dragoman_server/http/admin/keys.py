@@ -1,7 +1,7 @@
 """Client keys: their list, what they have used, and changes of those that are kept in the account store."""
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import replace
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -27,7 +28,7 @@ from dragoman_server.http.operations import AdminRoute, ApiOperation
 from dragoman_server.http.request import BodyReader
 from dragoman_server.http.usage import Limits, UsageSource, key_total, limits_of
 from dragoman_server.settings import ClientKey, Settings
-from dragoman_server.settings.client_keys import NOT_CHOSEN, SETTINGS, WHEN, public_table
+from dragoman_server.settings.client_keys import NOT_CHOSEN, SETTINGS, WHEN, public_table, rotated_key
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.values import NAME, InvalidValue
 from dragoman_server.usage.stores.base import UsageStoreError
@@ -44,32 +45,17 @@ _PLACE = "the name of a client key"
 
 # The plain key, if one was made, and the changed key, None if it is revoked.
 _Changed: TypeAlias = tuple[str | None, ClientKey | None]
+_ChangeFunction: TypeAlias = Callable[[ClientKey, Settings, JSONObject], _Changed]
 
 
-async def _make(stored: StoredKeys, settings: Settings, name: str, body: JSONObject) -> _Changed:
-    return await stored.make(body, settings, datetime.now(UTC))
-
-
-async def _rotate(stored: StoredKeys, settings: Settings, name: str, body: JSONObject) -> _Changed:
+def _rotate(old: ClientKey, settings: Settings, body: JSONObject) -> tuple[str, ClientKey]:
     names = Rotation.__struct_fields__
     for member in body:
         if member not in names:
             raise InvalidValue(f"is unknown; there are {', '.join(names)}", member)
     overlap, expires = body.get("overlap", "24h"), body.get("expires")
-    return await stored.rotate(name, settings, datetime.now(UTC), overlap=overlap, expires=expires)
-
-
-async def _disable(stored: StoredKeys, settings: Settings, name: str, body: JSONObject) -> _Changed:
-    return None, await stored.disable(name, settings, True)
-
-
-async def _enable(stored: StoredKeys, settings: Settings, name: str, body: JSONObject) -> _Changed:
-    return None, await stored.disable(name, settings, False)
-
-
-async def _revoke(stored: StoredKeys, settings: Settings, name: str, body: JSONObject) -> _Changed:
-    await stored.revoke(name, settings)
-    return None, None
+    assert settings.server.secret is not None  # settings with stored keys have one
+    return rotated_key(old, settings.server.secret, datetime.now(UTC), overlap=overlap, expires=expires)
 
 
 class KeyState(Limits, kw_only=True):
@@ -146,15 +132,27 @@ def _change(summary: str, status: int = 200, body: Any = None) -> ApiOperation:
 _LIST = ApiOperation(summary="List all client keys", answers={200: (KeyList,)}, errors=(503,))
 _SHOW = ApiOperation(summary="Show a client key", answers={200: (KeyState,)}, errors=(404, 503), place=_PLACE)
 
-# The requests that change keys: method, path, what was done, what does it, and what they do for the API description.
-_CHANGES = (
-    ("POST", "", "made", _make, _change("Make a client key", 201, NewKey)),
+# The requests that change keys: method, path, what was done, what does it (None: a key is made), and what they do for
+# the API description.
+_CHANGES: tuple[tuple[str, str, str, _ChangeFunction | None, ApiOperation], ...] = (
+    ("POST", "", "made", None, _change("Make a client key", 201, NewKey)),
     ("POST", "/{name}/rotate", "rotated", _rotate, _change("Make a new key in its place", body=Rotation)),
-    ("POST", "/{name}/disable", "disabled", _disable, _change("Refuse requests with a key")),
-    ("POST", "/{name}/enable", "enabled", _enable, _change("Accept requests with a key again")),
-    ("DELETE", "/{name}", "revoked", _revoke, _change("Revoke a key")),
+    (
+        "POST",
+        "/{name}/disable",
+        "disabled",
+        lambda old, *_: (None, replace(old, disabled=True)),
+        _change("Refuse requests with a key"),
+    ),
+    (
+        "POST",
+        "/{name}/enable",
+        "enabled",
+        lambda old, *_: (None, replace(old, disabled=False)),
+        _change("Accept requests with a key again"),
+    ),
+    ("DELETE", "/{name}", "revoked", lambda *_: (None, None), _change("Revoke a key")),
 )
-_ChangeFunction: TypeAlias = Callable[[StoredKeys, Settings, str, JSONObject], Awaitable[_Changed]]
 
 
 def key_routes(gateway: Gateway) -> Sequence[BaseRoute]:
@@ -179,7 +177,7 @@ def key_routes(gateway: Gateway) -> Sequence[BaseRoute]:
             raise HTTPException(404, f"there is no client key {name[:100]!a}; GET {_KEYS_PATH} lists them")
         return respond(gateway, request, (await states_of(found))[0])
 
-    async def change_key(request: Request, done: str, change: _ChangeFunction) -> Response:
+    async def change_key(request: Request, done: str, change: _ChangeFunction | None) -> Response:
         if stored_keys is None:
             raise HTTPException(409, _NOT_STORED)
         body = await _read_object(request, settings.server.body_timeout_s)
@@ -211,11 +209,13 @@ def key_routes(gateway: Gateway) -> Sequence[BaseRoute]:
 
 
 async def _changed(
-    change: _ChangeFunction, stored: StoredKeys, settings: Settings, name: str, body: JSONObject
+    change: _ChangeFunction | None, stored: StoredKeys, settings: Settings, name: str, body: JSONObject
 ) -> _Changed:
     """Make a change. What is wrong with it is raised as the response to it."""
     try:
-        return await change(stored, settings, name, body)
+        if change is None:
+            return await stored.make(body, settings, datetime.now(UTC))
+        return await stored.change(name, settings, lambda old, _: change(old, settings, body))
     except InvalidValue as error:
         place = "".join(f"/{each}"[:100] for each in error.at)
         raise RequestRefused(f"{place[1:]} {error}", path=place, code="invalid_value") from None
