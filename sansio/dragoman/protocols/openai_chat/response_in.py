@@ -89,7 +89,7 @@ class ChatReader:
         states = self._choices.values()
         if type(delta) is events.ArgumentsDelta:
             call = next(call for state in states if (call := state.calls.by_block.get(delta.block)))
-            return DeltaTemplate(b"arguments", call.add, padding=_PADDING)
+            return None if call.may_be_next else DeltaTemplate(b"arguments", call.add, padding=_PADDING)
         state = next(state for state in states if state.block == delta.block)
         if type(delta) is events.TextDelta:
             return _TEXT_TEMPLATE if state.kind is BlockKind.TEXT else None

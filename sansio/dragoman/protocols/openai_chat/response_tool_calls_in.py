@@ -29,6 +29,7 @@ class StreamedCall(msgspec.Struct):
     number: its place among the calls of its choice.
     block: its number in the events, -1 until the name of the call is known.
     pieces: the arguments so far.
+    may_be_next: a fragment like the last one starts another call once this one is complete.
     extra: unknown members that are not emitted yet; emitted_extra: those that are.
     """
 
@@ -39,6 +40,7 @@ class StreamedCall(msgspec.Struct):
     name: str = ""
     pieces: list[str] = []
     ended: bool = False
+    may_be_next: bool = False
     extra: JSONObject = {}
     emitted_extra: JSONObject = {}
     _end: ObjectEnd = msgspec.field(default_factory=ObjectEnd)
@@ -184,10 +186,12 @@ class ToolCallReader(msgspec.Struct):
             return None
         # A new id at the same index is a new call, because some servers number all calls 0. Without a name it is one
         # only if the call before it is complete, because other servers give each fragment a new id.
-        if call_id and call.call_id and call_id != call.call_id and (name or call.is_complete()):
-            return None
         # Without ids a name after a complete call starts the next one.
-        if name and call.name and not call_id and (name != call.name or index is None) and call.is_complete():
+        if call_id:
+            call.may_be_next = call.call_id not in ("", call_id)
+        else:
+            call.may_be_next = bool(name and call.name) and (name != call.name or index is None)
+        if call.may_be_next and ((call_id and name) or call.is_complete()):
             return None
         return call
 
