@@ -142,7 +142,7 @@ def write_tools(request: Request, capabilities: Capabilities, out: JSONObject, l
         else:
             hosted += _write_hosted(tool, capabilities, ledger)
     choice = request.tool_choice
-    if not functions and choice is not None and choice.mode not in ("auto", "none"):
+    if not functions and not native and choice is not None and choice.mode not in ("auto", "none"):
         ledger.dropped(choice.path, "only functions can be forced in Gemini, and there is none")
     if not functions and not hosted:
         return
