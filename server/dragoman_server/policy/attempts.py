@@ -82,10 +82,12 @@ class GiveUp(msgspec.Struct, frozen=True):
             because clients retry after such an error. None if there was no attempt to make.
         retry_at: When the first account is usable again, None if none will be without a reset or if that would not
             help.
+        failing: Each of those accounts cools down after failures, so that none is at a rate limit.
     """
 
     error: WireError | None
     retry_at: float | None
+    failing: bool = False
 
 
 AttemptStep: TypeAlias = Offer | Wait | GiveUp
@@ -159,9 +161,10 @@ class Attempts:
             if step is not None:
                 return step
         self.state = DONE
-        return GiveUp(
-            self._last_error, None if self._final else self._first_usable_at(health, now, tried=True)
-        )
+        if self._final or not (later := self._usable_later(health, now, tried=True)):
+            return GiveUp(self._last_error, None)
+        times, failing = zip(*later, strict=True)
+        return GiveUp(self._last_error, min(times), all(failing))
 
     def hedge(self, health: Mapping[str, Health], now: float, random: float = 0.0) -> Offer | None:
         """Return an attempt parallel to the running one, None if there is no account for it. Arguments: see next()."""
@@ -294,30 +297,31 @@ class Attempts:
         return None
 
     def _wait(self, health: Mapping[str, Health], now: float) -> Wait | None:
-        retry_at = self._first_usable_at(health, now, tried=False)
-        if retry_at is None:
+        later = self._usable_later(health, now, tried=False)
+        if not later:
             return None
         if self._give_up_at is None:
             self._give_up_at = now + self._max_wait
+        retry_at = min(later)[0]
         return Wait(retry_at) if retry_at <= self._give_up_at else None
 
-    def _first_usable_at(self, health: Mapping[str, Health], now: float, *, tried: bool) -> float | None:
-        """Return when the first account that cools down is usable again. tried: include those tried by this request."""
-        ends = [
-            end
-            for number, upstream in enumerate(self._upstreams)
-            for account in upstream.accounts
-            if tried or (number, account.id) not in self._tried
-            if health.get(account.id, INITIAL_HEALTH).disabled is None
-            if now < (end := self._usable_at(number, account, health)) < math.inf
-        ]
-        return min(ends, default=None)
+    def _usable_later(
+        self, health: Mapping[str, Health], now: float, *, tried: bool
+    ) -> list[tuple[float, bool]]:
+        """Return of each account that cools down when it is usable again, and whether that is after failures.
 
-    def _usable_at(self, upstream_index: int, account: Account, health: Mapping[str, Health]) -> float:
-        return max(
-            health.get(account.id, INITIAL_HEALTH).cooldown_until,
-            self._full.get((upstream_index, account.id), 0.0),
-        )
+        tried: include those tried by this request.
+        """
+        later = []
+        for number, upstream in enumerate(self._upstreams):
+            for account, state in zip(upstream.accounts, _states(upstream.accounts, health), strict=True):
+                place = number, account.id
+                if state.disabled is None and (tried or place not in self._tried):
+                    full_until = self._full.get(place, 0.0)
+                    until = max(state.cooldown_until, full_until)
+                    if now < until < math.inf:
+                        later.append((until, state.failing and full_until <= now))
+        return later
 
 
 def order(

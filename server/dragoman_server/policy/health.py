@@ -58,6 +58,7 @@ class Health(msgspec.Struct, frozen=True):
         consecutive_cooldowns: Without a success between them.
         last_used: When it was last chosen.
         remaining: The share of its rate limit that is left, 0 to 1, None if unknown.
+        failing: If it cools down, that is after failures, not after a rate limit.
     """
 
     cooldown_until: float = 0.0
@@ -67,6 +68,7 @@ class Health(msgspec.Struct, frozen=True):
     consecutive_cooldowns: int = 0
     last_used: float = 0.0
     remaining: float | None = None
+    failing: bool = False
 
     def usable(self, now: float) -> bool:
         """True if a request may be sent with it."""
@@ -117,6 +119,7 @@ class Health(msgspec.Struct, frozen=True):
             cause=cause,
             failures=failures,
             consecutive_cooldowns=self.consecutive_cooldowns + another,
+            failing=action is ErrorAction.RETRY_LATER,
         )
 
     def after_success(self, *, remaining: float | None = None) -> "Health":

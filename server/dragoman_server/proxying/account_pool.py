@@ -265,8 +265,10 @@ class RequestAttempts:
         for id in [id for id, account in accounts.items() if account.proxy in known or id in shares]:
             health, proxy = known.get(id, INITIAL_HEALTH), accounts[id].proxy
             if proxy in known:  # it cools down while its proxy does
-                until = max(health.cooldown_until, known[proxy].cooldown_until)
-                health = msgspec.structs.replace(health, cooldown_until=until)
+                longer = max(health, known[proxy], key=attrgetter("cooldown_until"))
+                health = msgspec.structs.replace(
+                    health, cooldown_until=longer.cooldown_until, failing=longer.failing
+                )
             if id in shares:  # its share of the money is one of its limits
                 remaining = shares[id] if health.remaining is None else min(shares[id], health.remaining)
                 health = msgspec.structs.replace(health, remaining=remaining)
@@ -345,13 +347,15 @@ class RequestAttempts:
         self.retry_at = None if step.retry_at is None else max(step.retry_at - now, 0.0)
         # That one upstream cannot take the request is not the reason if another one soon can.
         unsuitable = self._unsuitable_error if self.retry_at is None else None
-        self.error = step.error or unsuitable or _no_account_error(self.retry_at)
+        self.error = step.error or unsuitable or _no_account_error(self.retry_at, step.failing)
         if self.error is not unsuitable:
             self.unsuitable = None
         if any(self.error is error for error in self._disabling):
             # The error is about an account, which is the operator's: the client gets what it means for its request.
             others_left = self.machine.made >= self._pool.max_attempts and self.retry_at is None
-            self.error = _TRIED_ACCOUNTS_DISABLED if others_left else _no_account_error(self.retry_at)
+            self.error = (
+                _TRIED_ACCOUNTS_DISABLED if others_left else _no_account_error(self.retry_at, step.failing)
+            )
 
     async def _report(
         self,
@@ -414,18 +418,20 @@ _TRIED_ACCOUNTS_DISABLED = WireError(
 )
 
 
-def _no_account_error(retry_at: float | None) -> WireError:
-    """Return the error for a request that no account could be tried for."""
+def _no_account_error(retry_at: float | None, failing: bool) -> WireError:
+    """Return the error for a request that no account could be tried for. See GiveUp."""
     if retry_at is None:
         message = (
             "every account of this model's upstreams is disabled; the gateway's operator finds the causes in its "
             "log or at /admin/accounts, and has to reset them there"
         )
         return WireError(ErrorKind.MISCONFIGURED, message)
-    seconds = math.ceil(retry_at)
     message = (
-        f"every account of this model's upstreams is cooling down; the first is available in {seconds} s"
+        f"every account of this model's upstreams is cooling down{' after failures' if failing else ''}; "
+        f"the first is available in {math.ceil(retry_at)} s"
     )
+    if failing:
+        return WireError(ErrorKind.OVERLOADED, message, status=503)
     return WireError(ErrorKind.RATE_LIMIT, message, status=429)
 
 

@@ -84,7 +84,8 @@ class Script:
 
     def set_health(self, account: str, *words: str) -> None:
         cooldown = next((float(word[9:]) for word in words if word.startswith("cooldown=")), 0.0)
-        self.health[account] = Health(cooldown, disabled="401" if "disabled" in words else None)
+        disabled = "401" if "disabled" in words else None
+        self.health[account] = Health(cooldown, disabled=disabled, failing="failing" in words)
 
     def set_now(self, now: str) -> None:
         self.now = float(now)
@@ -119,8 +120,9 @@ def shown(found: Any) -> str:
             return f"offer {' '.join(accounts)} of upstream {upstream_index}"
         case Wait(until):
             return f"wait until {until:g}"
-        case GiveUp(error, retry_at):
-            return f"give up: {error and error.message}, retry at {retry_at}"
+        case GiveUp(error, retry_at, failing):
+            what = ", all of them failing" if failing else ""
+            return f"give up: {error and error.message}, retry at {retry_at}{what}"
         case ErrorAction():
             return found.value
         case _:

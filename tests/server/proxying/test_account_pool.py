@@ -233,12 +233,12 @@ async def test_the_limit_of_attempts(server: Any, attempts: int, stream: bool, r
     assert record()["attempts"] == attempts
 
 
-async def cooling(pool: PoolGateway, **seconds: float) -> None:
+async def cooling(pool: PoolGateway, action: ErrorAction = ErrorAction.COOL_DOWN, **seconds: float) -> None:
     """Cool accounts down for so long."""
     for account, after in seconds.items():
         failure = partial(
             Health.after_failure,
-            action=ErrorAction.COOL_DOWN,
+            action=action,
             cause="",
             now=pool.pool.clock(),
             retry_after=after,
@@ -270,6 +270,19 @@ async def test_the_wait_for_an_account_ends(stream: bool) -> None:
     assert anyio.current_time() == 0, "there is nothing to wait for"
     assert "25 s" in response.error["message"]
     assert _delay(await pool.call(GEMINI, stream=stream)) == "25s"
+
+
+@each("client")
+async def test_accounts_that_all_cool_down_after_failures_are_no_rate_limit(client: str) -> None:
+    pool = pool_of(MESSAGES, {"a": good("Hello"), "b": good("Hello"), "c": good("Hello")})
+    await cooling(pool, a=40, b=25, action=ErrorAction.RETRY_LATER)
+    await pool.store.apply(Change("up/c", lambda health: health.after_disabling("")))
+    response = await pool.call(client, stream=True)
+    status = 529 if client == MESSAGES else 503
+    assert (response.status, response.headers["retry-after"]) == (status, "25")
+    assert check_error(client, status, response.body) == []
+    await cooling(pool, a=50)
+    assert (await pool.call(client, stream=True)).status == 429, "the client can do something about one"
 
 
 def _delay(response: FakeClient) -> str:
