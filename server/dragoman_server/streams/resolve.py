@@ -93,10 +93,15 @@ async def resolve(host: str) -> list[Address]:
     kept, now = names.kept.get(name, _NOTHING), anyio.current_time()
     if now < kept.until:
         return kept.addresses
+    is_usable = now < kept.found_at + STALE_S
     lookup = names.running.get(name)
     if lookup is None:
-        lookup = _start(name, names)
-    is_usable = now < kept.found_at + STALE_S
+        try:
+            lookup = _start(name, names)
+        except OSError:  # too many look-ups, of names that do not respond either, or threads
+            if is_usable:
+                return kept.addresses
+            raise
     with anyio.CancelScope(deadline=lookup.started + PATIENCE_S if is_usable else math.inf):
         await lookup.done.wait()
     if is_usable and not lookup.is_answered:

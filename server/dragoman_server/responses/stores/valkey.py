@@ -37,8 +37,8 @@ from dragoman_server.valkey.connection import ValkeyConnection
 # Seconds for any call but put().
 _CALL_S = 1.0
 
-# Items of a response: a script with more would stop the server for too long.
-_MAX_ITEMS = 50_000
+# Items of a response: a script with more would stop the server for longer than PUT_S, which waits for it.
+_MAX_ITEMS = 20_000
 
 # Responses that one write drops because of their age.
 _MAX_EXPIRED = 100
