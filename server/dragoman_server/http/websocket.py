@@ -64,8 +64,8 @@ _NO_ROOM = RequestRefused(
     code="rate_limit_exceeded",
 )
 
-# Headers of a handshake that are not those of its requests. An idempotency key would be the same for all of them.
-_OF_HANDSHAKE = frozenset((b"content-type", b"content-length", b"content-encoding", b"idempotency-key"))
+# Headers of a handshake that are not those of its requests.
+_OF_HANDSHAKE = frozenset((b"content-type", b"content-length", b"content-encoding"))
 # Headers of a response that mean nothing in an event.
 _OF_HTTP = {"content-type", "content-length", "cache-control", "vary", *dict(BROWSER_HEADERS)}
 

@@ -2,8 +2,10 @@
 
 A header that is on no list is dropped. The lists of requests are `UpstreamSpec.forwarded_headers`; those of responses
 are RESPONSE_HEADERS here, `UpstreamSpec.response_headers` and `rate_limit_headers`. A client's credentials are for the
-gateway and never reach an upstream; an upstream's headers about its connection and its cookies never reach a client.
-The upstream's key is added last, so that no other header can replace it.
+gateway and never reach an upstream, nor does its Idempotency-Key: clients share accounts, and a server would take equal
+keys of two of them, or all requests that become of one with several choices, for one request. An upstream's headers
+about its connection and its cookies never reach a client. The upstream's key is added last, so that no other header can
+replace it.
 """
 
 import math

@@ -205,15 +205,14 @@ async def test_a_session_of_codex(upstream: str) -> None:
 async def test_what_only_the_connection_means_reaches_no_upstream() -> None:
     up = scripted(RESPONSES, STREAMS[RESPONSES])
     of_handshake = {"content-encoding": "gzip", "content-length": "9" * 12, "content-type": "text/plain"}
-    headers = {"idempotency-key": "once", "openai-beta": "x=1", "origin": "http://localhost:3000"}
+    headers = {"openai-beta": "x=1", "origin": "http://localhost:3000"}
     async with websocket(up.app, headers={**headers, **of_handshake}) as client:
         client.create(
             stream=False, stream_id="a", stream_options={}, background=False, generate=True, store=False
         )
         await client.turn("a")
     assert up.sent[0].body == {"stream": True, "model": "m", "input": "Hi", "store": False}
-    headers = up.sent[0].headers
-    assert ("idempotency-key" in headers, headers["openai-beta"]) == (False, "x=1")
+    assert up.sent[0].headers["openai-beta"] == "x=1"
 
 
 async def test_a_warm_up_is_planned() -> None:

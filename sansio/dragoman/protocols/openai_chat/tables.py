@@ -17,7 +17,7 @@ NAME: Final = "openai_chat"
 # What entries of the ledger call it.
 TITLE: Final = "Chat Completions"
 
-FORWARDED_HEADERS: Final = frozenset({"openai-beta", "idempotency-key"})
+FORWARDED_HEADERS: Final = frozenset({"openai-beta"})
 
 # "Up to 4 sequences where the API will stop generating further tokens" (openai-python 3.54.0, `stop`).
 MAX_STOPS = 4

@@ -15,7 +15,7 @@ NAME = "openai_responses"
 TITLE = "Responses"
 
 
-FORWARDED_HEADERS = frozenset({"openai-beta", "idempotency-key", "x-codex-beta-features"})
+FORWARDED_HEADERS = frozenset({"openai-beta", "x-codex-beta-features"})
 
 TOKEN_COUNT = TokenCount(
     endpoints=(Endpoint("/v1/responses/input_tokens"),),
