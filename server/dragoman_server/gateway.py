@@ -255,64 +255,63 @@ def _proxies(settings: Settings) -> list[Secret]:
     return [proxy for proxy in proxies if proxy is not None]
 
 
-def make_account_store(server: ServerSettings) -> AccountStore:
-    """Return the store that the settings name. It never raises and never waits for long.
+def _place_of(server: ServerSettings, store: str) -> str | None:
+    """Return the file or the URL that the settings name for a store, None for one that needs neither.
 
     Raises ValueError if a setting or an extra is missing.
     """
-    # Each store is imported where it is configured, because it loads a database's client.
+    kind, what = getattr(server, store), store.replace("_", " ")
+    setting = {"sqlite": f"{store}_path", "valkey": f"{store}_url"}.get(kind)
+    if setting is None:
+        return None
+    place: str | Secret | None = getattr(server, setting)
+    if place is None:
+        raise ValueError(f"{setting} is needed for the {what} {kind}")
+    if kind == "valkey" and (missing := missing_extra("valkey")) is not None:
+        raise ValueError(f"the {what} valkey {missing}")
+    return place.reveal() if isinstance(place, Secret) else place
+
+
+# Each store is imported where it is configured, because it loads a database's client.
+
+
+def make_account_store(server: ServerSettings) -> AccountStore:
+    """Return the store that the settings name. It never raises and never waits for long. Raises as _place_of()."""
+    place = _place_of(server, "account_store")
+    if place is None:
+        return MemoryAccountStore()
     if server.account_store == "sqlite":
         from dragoman_server.accounts.stores.sqlite import SQLiteAccountStore
 
-        if server.account_store_path is None:
-            raise ValueError("account_store_path is needed for the account store sqlite")
-        return ResilientStore(SQLiteAccountStore(server.account_store_path), MemoryAccountStore())
-    if server.account_store == "valkey":
-        if server.account_store_url is None:
-            raise ValueError("account_store_url is needed for the account store valkey")
-        if (missing := missing_extra("valkey")) is not None:
-            raise ValueError(f"the account store valkey {missing}")
-        from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
+        return ResilientStore(SQLiteAccountStore(place), MemoryAccountStore())
+    from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
 
-        return ResilientStore(ValkeyAccountStore(server.account_store_url.reveal()), MemoryAccountStore())
-    return MemoryAccountStore()
+    return ResilientStore(ValkeyAccountStore(place), MemoryAccountStore())
 
 
 def make_usage_store(server: ServerSettings) -> UsageStore:
-    """Return the store that the settings name. Raises ValueError if a setting or an extra is missing."""
+    """Return the store that the settings name. Raises as _place_of()."""
+    place = _place_of(server, "usage_store")
+    if place is None:
+        return MemoryUsageStore()
     if server.usage_store == "sqlite":
         from dragoman_server.usage.stores.sqlite import SQLiteUsageStore
 
-        if server.usage_store_path is None:
-            raise ValueError("usage_store_path is needed for the usage store sqlite")
-        return SQLiteUsageStore(server.usage_store_path)
-    if server.usage_store == "valkey":
-        if server.usage_store_url is None:
-            raise ValueError("usage_store_url is needed for the usage store valkey")
-        if (missing := missing_extra("valkey")) is not None:
-            raise ValueError(f"the usage store valkey {missing}")
-        from dragoman_server.usage.stores.valkey import ValkeyUsageStore
+        return SQLiteUsageStore(place)
+    from dragoman_server.usage.stores.valkey import ValkeyUsageStore
 
-        return ValkeyUsageStore(server.usage_store_url.reveal())
-    return MemoryUsageStore()
+    return ValkeyUsageStore(place)
 
 
 def _response_store(server: ServerSettings) -> ResponseStore | None:
     limits = ResponseStoreLimits(server.response_store_max_bytes, int(server.response_store_max_age_s))
-    if server.response_store == "memory":
-        return MemoryResponseStore(limits)
+    place = _place_of(server, "response_store")
+    if place is None:
+        return MemoryResponseStore(limits) if server.response_store == "memory" else None
     if server.response_store == "sqlite":
-        if server.response_store_path is None:
-            raise ValueError("response_store_path is needed for the response store sqlite")
         from dragoman_server.responses.stores.sqlite import SQLiteResponseStore
 
-        return SQLiteResponseStore(server.response_store_path, limits)
-    if server.response_store == "valkey":
-        if server.response_store_url is None:
-            raise ValueError("response_store_url is needed for the response store valkey")
-        if (missing := missing_extra("valkey")) is not None:
-            raise ValueError(f"the response store valkey {missing}")
-        from dragoman_server.responses.stores.valkey import ValkeyResponseStore
+        return SQLiteResponseStore(place, limits)
+    from dragoman_server.responses.stores.valkey import ValkeyResponseStore
 
-        return ValkeyResponseStore(server.response_store_url.reveal(), limits)
-    return None
+    return ValkeyResponseStore(place, limits)
