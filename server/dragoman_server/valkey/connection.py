@@ -24,6 +24,7 @@ from anyio.abc import ByteStream, SocketAttribute, UNIXSocketStream
 from coredis.connection import BaseConnection, TCPLocation, UnixDomainSocketLocation
 from coredis.exceptions import NoScriptError, ResponseError
 
+from dragoman_server.platform.task_group import BackgroundTaskGroup
 from dragoman_server.valkey.url import ValkeyURL, parse_valkey_url
 
 # Seconds to connect, authenticate, and get ready.
@@ -49,7 +50,7 @@ Prepare = Callable[[BaseConnection], Awaitable[None]]
 Receive = Callable[[Any], None]
 
 
-class ValkeyConnection:
+class ValkeyConnection(BackgroundTaskGroup):
     """The connection of one store.
 
     Args:
@@ -106,14 +107,13 @@ class ValkeyConnection:
     ) -> AsyncIterator[None]:
         """Stay connected inside of this block, which begins when the first attempt has succeeded or failed."""
         tried = anyio.Event()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._stay_connected, prepare, receive, tried)
-            await tried.wait()  # bounded by _CONNECT_S
-            try:
+        try:
+            async with super().running():
+                self.tasks.start_soon(self._stay_connected, prepare, receive, tried)
+                await tried.wait()  # bounded by _CONNECT_S
                 yield
-            finally:
-                tasks.cancel_scope.cancel()
-                self._connection, self._failure = None, "no longer connected"
+        finally:
+            self._connection, self._failure = None, "no longer connected"
 
     async def _stay_connected(
         self, prepare: Prepare | None, receive: Receive | None, tried: anyio.Event

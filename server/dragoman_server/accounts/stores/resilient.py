@@ -20,6 +20,7 @@ import anyio
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Add
+from dragoman_server.platform.task_group import BackgroundTaskGroup
 from dragoman_server.policy.health import INITIAL_HEALTH, Health
 
 LOG = logging.getLogger("dragoman.accounts")
@@ -42,7 +43,7 @@ _MAX_PENDING = 1000
 _MAX_TRIES = 3
 
 
-class ResilientStore:
+class ResilientStore(BackgroundTaskGroup):
     """See AccountStore. Raises AccountStoreError only for what is `only_stored`, which has the caller's deadline.
 
     Args:
@@ -131,13 +132,10 @@ class ResilientStore:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """See AccountStore. Raises what the wrapped store raises."""
-        async with self._store.running(), anyio.create_task_group() as tasks:
+        async with self._store.running(), super().running():
             self._needs_catch_up.set()  # a store that is down from the start is detected immediately
-            tasks.start_soon(self._catch_up_loop)
-            try:
-                yield
-            finally:
-                tasks.cancel_scope.cancel()
+            self.tasks.start_soon(self._catch_up_loop)
+            yield
 
     async def _apply_in_time(self, operation: Operation[_T]) -> _T:
         with anyio.fail_after(self._deadline_s):

@@ -20,6 +20,7 @@ from dragoman_server.accounts.stores.tables import CONVERSATION_S, MAX_CONVERSAT
 from dragoman_server.platform.cancellation import Arguments
 from dragoman_server.platform.off_loop import in_threads
 from dragoman_server.platform.sqlite_file import SQLiteFile, SQLiteFileFormat, write_transaction
+from dragoman_server.platform.task_group import BackgroundTaskGroup
 from dragoman_server.policy.health import Health
 
 _T = TypeVar("_T")
@@ -77,7 +78,7 @@ DELETE FROM conversations WHERE key IN (
 """
 
 
-class SQLiteAccountStore(Tables):
+class SQLiteAccountStore(BackgroundTaskGroup, Tables):
     """See AccountStore.
 
     Args:
@@ -102,12 +103,9 @@ class SQLiteAccountStore(Tables):
         thread = self._thread = ThreadPoolExecutor(1, "dragoman-accounts")
         try:
             await self._in_thread(self._open)
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._refresh_often)
-                try:
-                    yield
-                finally:
-                    tasks.cancel_scope.cancel()
+            async with super().running():
+                self.tasks.start_soon(self._refresh_often)
+                yield
         finally:
             self._thread = None
             with anyio.CancelScope(shield=True):  # bounded: closing never waits

@@ -20,7 +20,7 @@ from dragoman_server.usage.stores.base import UsageStoreError
 _T = TypeVar("_T")
 
 # A store does not work, or is the memory of the gateway.
-STORE_ERRORS = (AccountStoreError, UsageStoreError, UsageUnavailable, OSError, ExceptionGroup)
+STORE_ERRORS = (AccountStoreError, UsageStoreError, UsageUnavailable, OSError)
 # A change of a key that is not possible.
 REFUSALS = (KeyClash, UnknownKey)
 
@@ -60,19 +60,9 @@ def read_used(settings: Settings, keys: list[ClientKey]) -> dict[str, list[dict[
 
 
 def _with_store(settings: Settings, use: Callable[[AccountStore], Awaitable[_T]]) -> _T:
-    failure: Exception | None = None
-
-    async def run() -> _T | None:
-        nonlocal failure
+    async def run() -> _T:
         store = make_account_store(settings.server)
         async with store.running():
-            try:
-                return await use(store)
-            except Exception as error:  # outside of the store's groups, which would wrap it
-                failure = error
-        return None
+            return await use(store)
 
-    result = anyio.run(run)
-    if failure is not None:
-        raise failure
-    return result  # type: ignore[return-value] # None only with a failure
+    return anyio.run(run)
