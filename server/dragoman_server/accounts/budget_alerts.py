@@ -12,7 +12,7 @@ from typing import Final
 import anyio
 import msgspec
 
-from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Counter
+from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Counter, apply_in_time
 from dragoman_server.accounts.stores.operations import Add
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.platform.clock import utc_text
@@ -34,8 +34,6 @@ TRY_S = 10.0
 PAUSES_S = (1.0, 10.0, 60.0)
 # How long nobody else sends what a process has begun to send: all tries, and a margin.
 CLAIM_S = sum(PAUSES_S) + (1 + len(PAUSES_S)) * TRY_S + 10.0
-# The store has its own deadline. This one is for a store that does not meet it.
-_STORE_S = 5.0
 # Messages that are being sent. If the webhook does not respond, there is no use in more.
 _MAX_SENDING = 100
 _MAX_BYTES = 64 * 1024
@@ -87,14 +85,13 @@ class BudgetAlerts(BackgroundTaskGroup):
         expires = use.counter[1]
         claim = f"{marks[-1]}:sending", now + CLAIM_S
         try:
-            with anyio.fail_after(_STORE_S):
-                for mark in marks[:-1]:
-                    await self._store.apply(Add([(mark, expires)], 1.0, now, 0.0))
-                claimed, sent = await self._store.apply(Add([claim, (marks[-1], expires)], 1.0, now, 0.0))
-        except (AccountStoreError, TimeoutError) as error:
+            for mark in marks[:-1]:
+                await apply_in_time(self._store, Add([(mark, expires)], 1.0, now, 0.0))
+            both = Add([claim, (marks[-1], expires)], 1.0, now, 0.0)
+            claimed, sent = await apply_in_time(self._store, both)
+        except AccountStoreError as error:
             self._done.pop(use.holder.label, None)  # the next request tries again
-            reason = str(error) or "no response in time"
-            LOG.warning("an alert for the budget of the %s is not sent: %s", use.holder.label, reason)
+            LOG.warning("an alert for the budget of the %s is not sent: %s", use.holder.label, error)
             return
         if claimed or sent:
             if not sent:
@@ -104,8 +101,8 @@ class BudgetAlerts(BackgroundTaskGroup):
         LOG.warning("%s", message["text"])
         if webhook is not None:
             await self._send_one(webhook, msgspec.json.encode(message))
-        with suppress(AccountStoreError, TimeoutError), anyio.fail_after(_STORE_S):
-            await self._store.apply(Add([(marks[-1], expires)], 1.0, now, 0.0))
+        with suppress(AccountStoreError):
+            await apply_in_time(self._store, Add([(marks[-1], expires)], 1.0, now, 0.0))
 
     async def _send_one(self, webhook: Secret, body: bytes) -> None:
         """Send a message unless too many are being sent."""

@@ -35,6 +35,7 @@ from dragoman_server.accounts.stores.base import (
     Counter,
     Operation,
     Rate,
+    apply_in_time,
     in_order,
 )
 from dragoman_server.accounts.stores.operations import Add, Spend
@@ -56,7 +57,7 @@ from dragoman_server.wire.headers import HeaderList, limit_headers
 
 ERRORS = logging.getLogger("dragoman.errors")
 
-# The store has its own deadline. This one is for a store that does not meet it.
+# For one call of the store, see STORE_S: requests wait for it.
 _STORE_S = 1.0
 _MINUTE_S = 60.0
 
@@ -375,12 +376,10 @@ class ClientLimits:
     async def _run(self, operation: Operation[_T]) -> _T | None:
         """Return the store's result, None if it fails or does not respond in time."""
         try:
-            with anyio.fail_after(_STORE_S):
-                result = await self._store.apply(operation)
-        except (AccountStoreError, TimeoutError) as error:
+            result = await apply_in_time(self._store, operation, _STORE_S)
+        except AccountStoreError as error:
             if not self._store_failed:  # one line each time that it fails, not one for each request
-                reason = str(error) or "no response in time"
-                ERRORS.warning("the limits of client keys are not counted: %s", reason)
+                ERRORS.warning("the limits of client keys are not counted: %s", error)
             self._store_failed = True
             return None
         self._store_failed = False

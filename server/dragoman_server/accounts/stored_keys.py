@@ -10,13 +10,12 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import TypeVar
 
 import anyio
 import msgspec
 
 from dragoman_server.accounts.prices import Prices
-from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, Operation
+from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError, apply_in_time
 from dragoman_server.accounts.stores.operations import ReadKeyTables, WriteKeyTable
 from dragoman_server.platform.task_group import BackgroundTaskGroup
 from dragoman_server.settings import ClientKey, Settings
@@ -28,14 +27,10 @@ _log = logging.getLogger("dragoman.accounts")
 
 # Seconds between two looks at what others have changed: a revoked key is refused that soon.
 REFRESH_S = 0.5
-# The store has its own deadline. This one is for a store that does not meet it.
-_STORE_S = 5.0
 # Keys, so that a look at all of them never takes long.
 MAX_STORED_KEYS = 5000
 # Each failure means that another process has changed the same key at the same moment.
 _MAX_TRIES = 5
-
-_T = TypeVar("_T")
 
 
 class KeyClash(Exception):
@@ -63,7 +58,7 @@ class StoredKeys(BackgroundTaskGroup):
 
     async def refresh(self) -> None:
         """Look at the store. Raises AccountStoreError."""
-        found = await self._apply(ReadKeyTables(self._tables[""]))
+        found = await apply_in_time(self._store, ReadKeyTables(self._tables[""]))
         if found is not None:
             keys = dict[str, ClientKey]()
             for name, table in found.items():
@@ -116,17 +111,11 @@ class StoredKeys(BackgroundTaskGroup):
             await self.refresh()
             changed = change(self.keys.get(name))
             after = "" if changed[1] is None else msgspec.json.encode(table_of(changed[1])).decode()
-            if await self._apply(WriteKeyTable(name, self._tables.get(name, ""), after, uuid.uuid4().hex)):
+            write = WriteKeyTable(name, self._tables.get(name, ""), after, uuid.uuid4().hex)
+            if await apply_in_time(self._store, write):
                 await self._refresh_or_log()  # it is made: whoever waits for a new key gets that
                 return changed
         raise AccountStoreError(f"other processes kept changing the client key {name}")
-
-    async def _apply(self, operation: Operation[_T]) -> _T:
-        try:
-            with anyio.fail_after(_STORE_S):
-                return await self._store.apply(operation)
-        except TimeoutError:
-            raise AccountStoreError("no response in time") from None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
+import anyio
 import msgspec
 
 from dragoman_server.accounts.stores.tables import Tables
@@ -178,3 +179,16 @@ class AccountStore(Protocol):
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Use the store inside of this block: its connections are open, and it receives the others' changes."""
+
+
+# The store has its own deadline. This one is for a store that does not meet it.
+STORE_S = 5.0
+
+
+async def apply_in_time(store: AccountStore, operation: Operation[_T], limit_s: float = STORE_S) -> _T:
+    """Return what the store's apply() does. Raises AccountStoreError, also if there is no response in time."""
+    try:
+        with anyio.fail_after(limit_s):
+            return await store.apply(operation)
+    except TimeoutError:
+        raise AccountStoreError("no response in time") from None

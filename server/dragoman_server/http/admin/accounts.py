@@ -4,14 +4,13 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import anyio
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from dragoman_server.accounts.stores.base import AccountStoreError
+from dragoman_server.accounts.stores.base import AccountStoreError, apply_in_time
 from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.replies import audit_request, respond, time_text
@@ -19,9 +18,6 @@ from dragoman_server.http.auth import ADMIN_PATH
 from dragoman_server.http.operations import AdminRoute, ApiOperation
 from dragoman_server.policy.health import INITIAL_HEALTH, AccountState, Health
 from dragoman_server.settings import AccountSettings
-
-# The store has its own deadline. This one is for a store that does not meet it.
-_STORE_S = 5.0
 
 # Reason shown for an account that the operator disabled.
 _DISABLED_BY_OPERATOR = "disabled by the operator"
@@ -75,9 +71,8 @@ def account_routes(gateway: Gateway) -> Sequence[BaseRoute]:
                 404, f"there is no account {id[:100]!a}; GET {ADMIN_PATH}/accounts lists them"
             )
         try:
-            with anyio.fail_after(_STORE_S):
-                await store.apply(Change(account.id, change))
-        except (AccountStoreError, TimeoutError):
+            await apply_in_time(store, Change(account.id, change))
+        except AccountStoreError:
             raise HTTPException(
                 503, "the account store does not respond; the change may not have been made"
             ) from None
