@@ -60,9 +60,7 @@ def decode(data: bytes) -> JSON:
         value = decode_value(data)
     except RecursionError:
         raise too_deep() from None
-    except UnicodeDecodeError:
-        raise RemoteProtocolError(f"the text is not UTF-8 (byte {_first_bad_byte(data)})") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         value = _decode_leniently(data, error)
     if size > SHORTEST and data.count(b",") >= FEWEST:
         check_containers(value)
@@ -311,7 +309,7 @@ def text_or_none(value: JSON) -> str | None:
     return value if type(value) is str and value else None
 
 
-def _decode_leniently(data: bytes, error: msgspec.DecodeError) -> JSON:
+def _decode_leniently(data: bytes, error: Exception) -> JSON:
     """Decode lone surrogates, which only the standard library accepts. Everything else raises msgspec's error."""
     if b"\\u" in data:
         import json  # takes longer to load than a protocol does, and such texts are rare
@@ -325,6 +323,8 @@ def _decode_leniently(data: bytes, error: msgspec.DecodeError) -> JSON:
         raise RemoteProtocolError(
             f"a number is out of range: at most {DIGITS.most} digits, and 1e308, are accepted"
         )
+    if "utf-8" in str(error).lower():  # of either class: UnicodeDecodeError is raised by msgspec before 0.23
+        raise RemoteProtocolError(f"the text is not UTF-8 (byte {_first_bad_byte(data)})") from None
     raise RemoteProtocolError(str(error)[:200])
 
 
