@@ -1,4 +1,4 @@
-"""Behind nginx and Caddy with the configurations of docs/deploy: streams, clients that leave, addresses, WebSockets."""
+"""Behind nginx, HAProxy and Caddy as docs/deploy configures them: streams, clients that leave, addresses, WebSockets."""
 
 from __future__ import annotations
 
@@ -73,6 +73,12 @@ def configuration(name: str, directory: Path, certificate: Certificate, port: in
             "/etc/ssl/private/llm.example.key": str(certificate.key),
         }
         around = NGINX
+    elif name == "haproxy":
+        text = (DEPLOY / "haproxy.cfg").read_text("utf-8")
+        pem = directory / "pem"
+        pem.write_bytes(Path(certificate.cert).read_bytes() + Path(certificate.key).read_bytes())
+        values = {"bind :443": f"bind 127.0.0.1:{port}", "/etc/ssl/private/llm.example.pem": str(pem)}
+        around = "{shipped}"
     else:
         text = (DEPLOY / "Caddyfile").read_text("utf-8")
         tls = f"tls {certificate.cert} {certificate.key}"
@@ -94,7 +100,11 @@ class DeployedProxy:
         file = directory / "Caddyfile"  # Caddy chooses the language by the name
         file.write_text(configuration(name, directory, certificate, self.port, gateway))
         nginx = ["nginx", "-p", str(directory), "-c", str(file), "-e", str(directory / "error")]
-        command = {"nginx": nginx, "caddy": ["caddy", "run", "--config", str(file)]}[name]
+        command = {
+            "nginx": nginx,
+            "haproxy": ["haproxy", "-f", str(file)],
+            "caddy": ["caddy", "run", "--config", str(file)],
+        }[name]
         with (directory / "output").open("w") as out:
             env = {"PATH": os.environ["PATH"], "HOME": str(directory)}
             self._process = subprocess.Popen(command, env=env, stdout=out, stderr=subprocess.STDOUT)
@@ -121,7 +131,7 @@ class DeployedProxy:
         self._process.wait(DEADLINE_S)
 
 
-@pytest.fixture(params=["nginx", "caddy"], scope="module")
+@pytest.fixture(params=["nginx", "haproxy", "caddy"], scope="module")
 def running(
     request: pytest.FixtureRequest,
     gateways: Gateways,
@@ -237,9 +247,10 @@ def test_a_large_request_passes(running: tuple[DeployedProxy, Running]) -> None:
         assert b"Hello" in read_until(client, b"0\r\n\r\n")
 
 
-def test_the_accounts_are_not_for_clients(running: tuple[DeployedProxy, Running]) -> None:
+@pytest.mark.parametrize("path", ["/admin/accounts", "/%61dmin/accounts"])
+def test_the_accounts_are_not_for_clients(running: tuple[DeployedProxy, Running], path: str) -> None:
     proxy, (_, gateway) = running
     with proxy.connect() as client:
-        client.sendall(f"GET /admin/accounts HTTP/1.1\r\nhost: {HOST}\r\nconnection: close\r\n\r\n".encode())
+        client.sendall(f"GET {path} HTTP/1.1\r\nhost: {HOST}\r\nconnection: close\r\n\r\n".encode())
         assert b" 404 " in read_response(client)
     assert "/admin/accounts" not in [line.get("path") for line in gateway.log()]
