@@ -1,4 +1,4 @@
-"""Behind nginx, HAProxy and Caddy as docs/deploy configures them: streams, clients that leave, addresses, WebSockets."""
+"""Behind nginx, HAProxy and Caddy, configured as in docs/deploy: streams, clients that leave, addresses, WebSockets."""
 
 from __future__ import annotations
 
