@@ -135,6 +135,10 @@ class Media(Node, frozen=True, gc=False):
             media_type = next((name for magic, name in _MAGIC if data.startswith(magic)), media_type)
         return media_type.lower(), data
 
+    def as_text(self) -> str:
+        """Return the text of a plain-text document, after its context and name."""
+        return "\n\n".join(filter(None, (self.context, self.filename, self.data)))
+
 
 # Start of base64 data -> its media type.
 _MAGIC = (

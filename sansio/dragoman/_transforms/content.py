@@ -162,8 +162,7 @@ def fit_media(request: Request, context: PassContext) -> Request:
     def text_for(media: Media) -> Text:
         if media.source == "text":
             ledger.altered(media.path, "such a message can contain only text: that of the document was sent")
-            text = "\n\n".join(filter(None, (media.context, media.filename, media.data)))
-            return Text(text, media.cache, path=media.path, rendered=True)
+            return Text(media.as_text(), media.cache, path=media.path, rendered=True)
         ledger.dropped(media.path, "such a message can contain only text: one was sent in its place")
         return _placeholder(media, "only the text of this message was kept")
 

@@ -218,7 +218,7 @@ def write_media(part: Media, ledger: Ledger) -> JSONObject:
     if part.source == "text":
         if part.context is not None:
             ledger.altered(f"{part.path}/context", "sent before the text of the document")
-        return {"text": "\n\n".join(filter(None, (part.context, part.filename, part.data)))}
+        return {"text": part.as_text()}
     if part.context is not None:
         ledger.dropped(f"{part.path}/context", "Gemini has no such setting for files")
     if part.source == "base64" or part.data.startswith("data:"):
