@@ -196,11 +196,12 @@ class CandidateReader(msgspec.Struct):
             self._read_call(part[kind], signature, out)
         elif kind == "text" and type(part["text"]) is str:
             self._read_text(part, part["text"], signature, out)
+        elif kind is None and signature is not None and part.keys() <= {SIGNATURE, "thought"}:
+            self._read_text(part, "", signature, out)
         else:
             self._end_block(out)
-            if kind is None and signature is not None and part.keys() <= {SIGNATURE, "thought"}:
-                self._sign({**part, "text": ""}, out)
-            elif part:
+            if part:
+                self._before = 0
                 self._parts += 1
                 path = f"{self._path}/content/parts/{self._parts}"
                 self._written = True
@@ -223,6 +224,8 @@ class CandidateReader(msgspec.Struct):
                 self.texts.append(text)
                 out.append(events.TextDelta(self.block, text))
         else:
+            if signature is not None and self.signed is not None:
+                self._end_block(out)
             self._parts += 1
         if signature is None:
             return
@@ -240,10 +243,10 @@ class CandidateReader(msgspec.Struct):
 
     def _open(self, kind: BlockKind, out: list[Event]) -> None:
         """Open a block of this kind, for a part."""
-        # A text may go on behind its signature (recorded at Vertex AI in 2026).
-        before = 0 if self.signed is None else self._before + Offsets("".join(self.texts)).size
         self._end_block(out)
-        self._before, self.texts = before, []
+        if kind is not events.TEXT:
+            self._before = 0
+        self.texts = []
         self._parts += 1
         self._start(kind, out)
 
@@ -270,6 +273,9 @@ class CandidateReader(msgspec.Struct):
         signed, self.signed = self.signed, None
         if signed is not None or self._before:
             self._finish_text(out)
+        if self._kind is events.TEXT:
+            # It may go on behind its signature (recorded at Vertex AI in 2026).
+            self._before = 0 if signed is None else self._before + Offsets("".join(self.texts)).size
         if self._kind is not None:
             out.append(events.BlockEnded(self.block, complete))
             self._kind = None
@@ -293,6 +299,7 @@ class CandidateReader(msgspec.Struct):
                 text_or_none(call.get("id")) or f"call_{self._blocks.context.id}_{next(self._blocks.calls)}"
             )
             self._start(events.TOOL_CALL, out, events.ToolHead(call_id, name))
+            self._before = 0
             self._args = PartialArguments()
         if self._args is None:
             if call:
