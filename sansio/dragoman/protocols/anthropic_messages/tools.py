@@ -370,7 +370,7 @@ _FORMATS = frozenset(
 _UNSUPPORTED_PATTERN = r"\(\?|\\[bBpPk1-9]|\{\d{3,}|\{\d+,\d{3,}"
 # Keywords that are sent with some values only.
 _PARTIAL_KEYWORDS: dict[str, Callable[[JSON], bool]] = {
-    "format": lambda value: value in _FORMATS,
+    "format": lambda value: type(value) is str and value in _FORMATS,
     "minItems": lambda value: value in (0, 1),
     "pattern": lambda value: type(value) is str and re.search(_UNSUPPORTED_PATTERN, value) is None,
     "enum": lambda value: type(value) is list and not any(type(item) in (dict, list) for item in value),

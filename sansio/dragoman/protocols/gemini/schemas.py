@@ -139,7 +139,7 @@ def _convert(schema: JSON, path: str, ledger: Ledger) -> JSONObject:
         elif key in ("enum", "const") and (choices := _texts(value)):
             out["enum"] = choices
             out.setdefault("type", "STRING")
-        elif key in _FIELDS or (key == "format" and value in _FORMATS):
+        elif key in _FIELDS or (key == "format" and type(value) is str and value in _FORMATS):
             out[key] = value
         elif key not in _SILENT and value not in ({}, []) and (key, type(value)) != _CLOSED:
             lost[key] = value
