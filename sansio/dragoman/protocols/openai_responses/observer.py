@@ -1,7 +1,7 @@
 """Observe a relayed Responses stream.
 
-Only the few events that carry the response are decoded. The last of all others is kept for its number: if the
-stream breaks off, the error frames continue the numbering and close the response that was opened.
+Only the few events that carry the response are decoded. The last one with a number is kept: if the stream breaks off,
+the error frames continue the numbering and close the response that was opened.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ class ResponsesObserver(RelayObserver):
     def __init__(self, context: ResponseContext) -> None:
         self._context = context
         self._response: JSONObject | None = None
-        self._last_data = b""
-        self._count = 0
+        self._last_numbered = b""
+        self._is_empty = True
 
     def observe(self, frame: Frame) -> None:
-        self._count += 1
-        self._last_data = frame.data
+        self._is_empty = False
+        if b'"sequence_number"' in frame.data:
+            self._last_numbered = frame.data
         if frame.event and frame.event not in _DECODED_EVENTS:
             self.content_started = self.content_started or _has_content(object_or_none(frame.data) or {})
         else:  # also without an event line: then only the data has the type
@@ -71,14 +72,14 @@ class ResponsesObserver(RelayObserver):
                 self.whole_body = response
 
     def fail(self, error: WireError) -> bytes:
-        """Return an error event and a failed response, numbered on from the relayed events."""
-        last = (object_or_none(self._last_data) or {}).get("sequence_number")
-        number = last + 1 if type(last) is int else self._count
+        """Return an error event and a failed response, numbered on from the relayed events, from 0 if these have none."""
+        last = (object_or_none(self._last_numbered) or {}).get("sequence_number")
+        number = last + 1 if type(last) is int else 0
         out = b""
         response = self._response
         if response is None:
             response = ResponseBuilder(self._context, Ledger()).response("in_progress")
-            if not self._count:
+            if self._is_empty:
                 out = _numbered("response.created", number, response)
                 number += 1
         failed = self.whole_body = {**response, "status": "failed", "error": response_error(error)}
