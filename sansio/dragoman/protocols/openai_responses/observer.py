@@ -72,7 +72,7 @@ class ResponsesObserver(RelayObserver):
                 self.whole_body = response
 
     def fail(self, error: WireError) -> bytes:
-        """Return an error event and a failed response, numbered on from the relayed events, from 0 if these have none."""
+        """Return an error event and a failed response, numbered on from the relayed events, else from 0."""
         last = (object_or_none(self._last_numbered) or {}).get("sequence_number")
         number = last + 1 if type(last) is int else 0
         out = b""
