@@ -29,6 +29,7 @@ from dragoman_server.proxying.plan import Plan
 from dragoman_server.proxying.upload import Upload
 from dragoman_server.settings import ClientKey
 from dragoman_server.streams.byte_stream import NOW, OnDisconnect, WriteNow
+from dragoman_server.streams.http1_head import joined
 from dragoman_server.telemetry.requests import RequestTelemetry
 from dragoman_server.wire.headers import JSON_HEADERS, HeaderList, request_id_headers
 from dragoman_server.wire.replies import Reply
@@ -144,13 +145,7 @@ class JoinedHeaders(Mapping[str, str]):
     __slots__ = ("_values",)
 
     def __init__(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        values = dict(headers)
-        if len(values) < len(headers):
-            several: dict[bytes, list[bytes]] = {}
-            for name, value in headers:
-                several.setdefault(name, []).append(value)
-            values = {name: b", ".join(each) for name, each in several.items()}
-        self._values = values
+        self._values = joined(headers)
 
     def __getitem__(self, name: str) -> str:
         return self._values[name.encode("latin-1")].decode("latin-1")

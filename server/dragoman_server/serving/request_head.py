@@ -15,7 +15,7 @@ from functools import lru_cache
 import msgspec
 
 from dragoman import RemoteProtocolError, RequestRefused
-from dragoman_server.streams.http1_head import FIELD_LINE, TOKEN
+from dragoman_server.streams.http1_head import FIELD_LINE, TOKEN, joined
 
 # Claude Code and Codex send some 10 KiB of headers.
 MAX_HEAD_BYTES = 64 * 1024
@@ -109,11 +109,9 @@ def read_head(head: bytes) -> tuple[StreamRequest, dict[bytes, bytes]]:
         raise _too_large()
     if len(lines) > MAX_FIELDS:
         raise _too_many()
-    fields = dict(headers)
-    if len(fields) < len(headers):
-        if sum(name == b"host" for name, _ in headers) > 1:
-            raise _malformed(_ONE_HOST)
-        fields = joined(headers)
+    fields = joined(headers)
+    if len(fields) < len(headers) and sum(name == b"host" for name, _ in headers) > 1:
+        raise _malformed(_ONE_HOST)
     _check_framing(fields, version)
     # "A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request message that lacks a Host
     # header field and to any request message that contains more than one Host header field line or a Host header field
@@ -154,14 +152,6 @@ class _KeptFields(dict[bytes, tuple[bytes, bytes]]):
 
 
 _FIELDS = _KeptFields()
-
-
-def joined(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """Return the values by name. Lines of the same name are one list (RFC 9110, 5.3)."""
-    fields: dict[bytes, list[bytes]] = {}
-    for name, value in headers:
-        fields.setdefault(name, []).append(value)
-    return {name: b",".join(values) for name, values in fields.items()}
 
 
 def check_fields(target: bytes, fields: Sequence[tuple[bytes, bytes]]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from dragoman import RequestRefused
-from dragoman_server.serving.request_head import joined
+from dragoman_server.streams.http1_head import joined
 
 Headers = Sequence[tuple[bytes, bytes]]
 

@@ -1,4 +1,4 @@
-"""Heads of HTTP/1.1 that need no parser: both sides write their header lines without h11."""
+"""Heads of HTTP/1.1 that need no parser: both sides write their header lines without h11. Values of headers by name."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -15,6 +15,17 @@ FIELD_LINE = TOKEN + rb":[\t -~\x80-\xff]*+\r"
 _NAME_CHARACTERS = b"!#$%&'*+.^_`|~-0123456789abcdefghijklmnopqrstuvwxyz"
 # h11 writes values without these, and without a blank at either end.
 _NOT_IN_VALUES = b"\0\n\r\f\v"
+
+
+def joined(headers: Headers) -> dict[bytes, bytes]:
+    """Return the values by name. Lines of the same name are one list (RFC 9110, 5.3)."""
+    fields = dict(headers)
+    if len(fields) < len(headers):
+        several: dict[bytes, list[bytes]] = {}
+        for name, value in headers:
+            several.setdefault(name, []).append(value)
+        fields = {name: b", ".join(values) for name, values in several.items()}
+    return fields
 
 
 class PlainHeaders(msgspec.Struct, frozen=True):

@@ -60,7 +60,7 @@ def test_h11_and_the_standard_library_read_the_same_in_an_accepted_head() -> Non
         assert (read.target, dict(read.headers).get(b"host")) == (target, host)
         # h11 writes this coding in lower case.
         headers = {n: v.lower() if n == b"transfer-encoding" else v for n, v in values.items()}
-        assert headers == {n: b",".join(v for m, v in request.headers if m == n) for n, _ in request.headers}
+        assert headers == {n: b", ".join(v for m, v in request.headers if m == n) for n, _ in request.headers}
         assert [n for n, _ in read.headers if n != b"host"] == [n for n, _ in request.headers if n != b"host"]
         assert b"%s %s HTTP/%s" % (request.method, request.target, request.http_version) == request_line, name
         parsed = email.message_from_bytes(fields + b"\r\n\r\n", policy=email.policy.HTTP)
