@@ -1,7 +1,7 @@
 """Check what a model has written for a free-text tool against the tool's grammar, if its upstream cannot enforce it.
 
 The check is llguidance's, which enforces such grammars in inference servers. Clients send the grammars, so the
-definition, the text and the work are bounded: a grammar is compiled in a thread, which may take seconds, and texts are
+definition, the text and the work are bounded: grammars are compiled in a thread, one after the other, and texts are
 checked in the event loop. Only a certain breach is reported; what cannot be checked within the bounds raises Unchecked.
 
 Needs the extra `dragoman[grammar]`.
@@ -10,12 +10,16 @@ Needs the extra `dragoman[grammar]`.
 import re
 import time
 from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+import anyio
+
 from dragoman.codec import Unchecked, Undo
 from dragoman.document import Grammar
-from dragoman_server.platform.off_loop import INLINE_BYTES, off_loop
+from dragoman_server.platform.off_loop import in_threads
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher
@@ -26,8 +30,11 @@ MAX_DEFINITION = 16 * 1024
 MAX_TEXT = 256 * 1024
 # Seconds of this thread for all texts of a response, two microseconds a byte, because other requests wait.
 MAX_CHECK_S = 0.05
-# Seconds for all grammars of a request, after which no further one is compiled. Codex's takes 2 ms.
+# Seconds for all grammars of a request, after which no further one is compiled. Codex's takes 2 ms, one of 12 KiB may
+# take 6 s.
 _MAX_COMPILE_S = 1.0
+# Seconds for which a request waits for them, and for those of others. What is ready later, the next request has.
+_MAX_WAIT_S = 1.0
 # Bytes between readings of the clock.
 _STEP = 16
 # Limits on the parser's items for one step. A line of a patch takes some tens; an ambiguous grammar takes about 25 ms
@@ -52,7 +59,7 @@ _ADDITIONS = re.compile(r"&|~(?!\s*\d)|%(?!(?:import|ignore|declare|override|ext
 # Ignored text may also come first, as in Lark itself.
 _AS_IN_LARK = '%llguidance {"allow_initial_skip": true}\n'
 
-# What was compiled last, see InputChecker.
+# What was compiled last. Only the thread that compiles changes it.
 _compiled: "dict[Grammar, LLMatcher | str]" = {}
 
 _TOO_LONG = "checking it would take too long"
@@ -73,13 +80,10 @@ class InputChecker:
     async def prepare(self, undo: Undo) -> None:
         """Compile the grammars of a request's tools, if they were not compiled lately."""
         grammars = {origin.grammar for origin in undo.origins.values() if origin.grammar is not None}
-        found = {grammar: _compiled[grammar] for grammar in grammars & _compiled.keys()}
-        if new := grammars - found.keys():
-            found |= await off_loop(INLINE_BYTES + 1, _compile_all, new)  # whatever their size is
-            # Not what another request, with fewer grammars, has the time for.
-            _compiled.update((grammar, each) for grammar, each in found.items() if each != _TOO_LONG)
-            for grammar in list(_compiled)[:-_MAX_COMPILED]:
-                del _compiled[grammar]
+        found = {grammar: _compiled.get(grammar, _TOO_LONG) for grammar in grammars}
+        if _TOO_LONG in found.values():
+            with anyio.move_on_after(_MAX_WAIT_S):
+                found = await in_threads(_thread(), _compile_all, grammars)
         self._matchers |= found  # attempts side by side share it
 
     def __call__(self, grammar: Grammar, text: str) -> str | None:
@@ -138,30 +142,41 @@ def _consume(matcher: "LLMatcher", data: bytes, deadline: float) -> int:
     return len(data)
 
 
+@cache
+def _thread() -> ThreadPoolExecutor:
+    # Not one of off_loop(), or slow grammars would stop all large requests.
+    return ThreadPoolExecutor(1, "dragoman-grammars")
+
+
 def _compile_all(grammars: Collection[Grammar]) -> "dict[Grammar, LLMatcher | str]":
     found: dict[Grammar, LLMatcher | str] = {}
     deadline = time.thread_time() + _MAX_COMPILE_S
     for grammar in grammars:
-        try:
-            found[grammar] = _compile(grammar, deadline)
-        except Unchecked as error:
-            found[grammar] = str(error)  # an error would keep the frames of all that raise it
+        if grammar in _compiled:  # for another request, while this one waited
+            found[grammar] = _compiled[grammar]
+        elif time.thread_time() > deadline:
+            found[grammar] = _TOO_LONG  # not kept, because a request with fewer grammars has the time
+        else:
+            found[grammar] = _compiled[grammar] = _compile(grammar)
+    for grammar in list(_compiled)[:-_MAX_COMPILED]:
+        del _compiled[grammar]
     return found
 
 
-def _compile(grammar: Grammar, deadline: float) -> "LLMatcher":
-    """Return the matcher at the beginning of a text. Raises Unchecked if the grammar cannot be read."""
+def _compile(grammar: Grammar) -> "LLMatcher | str":
+    """Return the matcher at the beginning of a text, or why there is none.
+
+    That is no exception, because one that is raised again and again keeps the frames of each time.
+    """
     from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
     definition, is_lark = grammar.definition, grammar.syntax == "lark"
     if not is_lark and grammar.syntax != "regex":
-        raise Unchecked("the syntax of the grammar is unknown")
+        return "the syntax of the grammar is unknown"
     if len(definition) > MAX_DEFINITION:
-        raise Unchecked(f"the grammar has more than {MAX_DEFINITION} characters")
-    if time.thread_time() > deadline:
-        raise Unchecked(_TOO_LONG)
+        return f"the grammar has more than {MAX_DEFINITION} characters"
     if is_lark and _ADDITIONS.search(_LITERALS.sub("", definition)) is not None:
-        raise Unchecked("the grammar has more than Lark has")
+        return "the grammar has more than Lark has"
     try:
         compiled = (
             LLMatcher.grammar_from_lark(_AS_IN_LARK + definition)
@@ -169,7 +184,7 @@ def _compile(grammar: Grammar, deadline: float) -> "LLMatcher":
             else LLMatcher.grammar_from_regex(definition)
         )
     except UnicodeEncodeError:  # half a surrogate pair, which JSON allows
-        raise Unchecked(_UNREADABLE) from None
+        return _UNREADABLE
     limits = LLParserLimits(
         initial_lexer_fuel=_LEXER_FUEL,
         step_lexer_fuel=_LEXER_FUEL,
@@ -178,6 +193,4 @@ def _compile(grammar: Grammar, deadline: float) -> "LLMatcher":
         max_lexer_states=_MAX_LEXER_STATES,
     )
     matcher = LLMatcher(LLTokenizer("byte"), compiled, log_level=0, limits=limits)
-    if matcher.is_error():
-        raise Unchecked(_UNREADABLE)
-    return matcher
+    return _UNREADABLE if matcher.is_error() else matcher

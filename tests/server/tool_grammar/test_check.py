@@ -4,6 +4,7 @@ import importlib.util
 import itertools
 import json
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -204,6 +205,17 @@ def test_a_grammar_that_cannot_be_read_keeps_nothing_of_its_checks() -> None:
         with pytest.raises(Unchecked, match="cannot be checked"):
             checker(grammar, text)
     assert sys.getrefcount(text) == before
+
+
+def test_a_request_does_not_wait_for_the_slow_grammars_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grammar_module, "_MAX_WAIT_S", 0.05)
+    ended, grammar = threading.Event(), Grammar("regex", "waits")
+    grammar_module._thread().submit(ended.wait)
+    with pytest.raises(Unchecked, match="would take too long"):
+        prepared(grammar)(grammar, "waits")
+    ended.set()
+    monkeypatch.undo()
+    assert prepared(grammar)(grammar, "waits") is None, "and that is not kept"
 
 
 def test_all_checks_of_a_response_share_one_bound() -> None:

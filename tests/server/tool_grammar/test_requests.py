@@ -26,7 +26,8 @@ from dragoman_server.proxying.tool_grammar import MAX_TEXT, grammar_checker
 needs_extra = pytest.mark.skipif(
     grammar_checker() is None, reason="the extra dragoman[grammar] is not installed"
 )
-pytestmark = pytest.mark.anyio
+# Grammars are compiled in a thread.
+pytestmark = [pytest.mark.anyio, pytest.mark.backends("real-asyncio")]
 
 
 LARK = 'start: "*** Begin" LF line+ "*** End" LF?\nline: "+" /(.*)/ LF\n%import common.LF\n'
