@@ -182,7 +182,7 @@ def parse_frames(data: bytes) -> Iterator[Frame]:
 def parse_raw_event(raw_event: bytes) -> Frame | None:
     """Parse the bytes between two blank lines (LF endings only). None for a comment."""
     if raw_event[:6] == b"data: ":
-        if b"\n" not in raw_event:
+        if _LF not in raw_event:
             return Frame(b"", raw_event[6:])
     elif raw_event[:7] == b"event: ":
         end = raw_event.find(b"\n")
@@ -192,7 +192,7 @@ def parse_raw_event(raw_event: bytes) -> Frame | None:
 
 
 def _frame_by_lines(raw_event: bytes) -> Frame | None:
-    if _DATA not in raw_event and b"error" not in raw_event:
+    if raw_event.find(_DATA) < 0 and raw_event.find(b"error") < 0:
         return None
     event = b""
     data: list[bytes] = []

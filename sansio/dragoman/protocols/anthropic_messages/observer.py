@@ -32,7 +32,7 @@ class MessagesObserver(RelayObserver):
     def observe(self, frame: Frame) -> None:
         """Read one frame. Never raises."""
         # Some servers leave out the event name; then the first bytes of the data have the type.
-        if frame.event in _BLOCK_EVENTS or b"content_block" in frame.data[:40]:
+        if frame.event in _BLOCK_EVENTS or frame.data.find(b"content_block", 0, 40) >= 0:
             self._started = True
             self.content_started = self.content_started or _has_content(frame.data)
             return
