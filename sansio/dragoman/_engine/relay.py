@@ -210,6 +210,13 @@ class Relay(ResponseMachine):
         After an error no content may follow, and no other end, but some protocols report an error in several frames,
         with usage and end markers after it.
         """
+        if not self._failing:
+            # An end is nearly always the last of many frames.
+            first = min(place for marker in self._markers if (place := frames.find(marker)) >= 0)
+            plain = FrameCutter().receive_data(frames[:first])
+            if plain:
+                self._pass(plain)
+                frames = frames[len(plain) :]
         for raw_event in split_frames(frames):
             if not (self._failing or _has_any(self._markers, raw_event)):
                 self._pass(raw_event)
