@@ -30,8 +30,9 @@ _SIZE_LINE = re.compile(rb"%b(?:%b%b)?\r\n" % (_SIZE, _BLANKS, _EXTENSION))
 _PADDED_SIZE_LINE = re.compile(rb"%b%b(?:%b)?\r\n" % (_SIZE, _BLANKS, _EXTENSION))
 _SIZE_LINE_START = re.compile(rb"%b%b(?:%b)?\r?" % (_SIZE, _BLANKS, _EXTENSION))
 _TRAILER_LINE = re.compile(FIELD_LINE)
-# A size without extensions or blanks, and its line ending.
-_MAX_PLAIN_LINE = 18
+_MAX_DIGITS = 16
+_LINE_END = b"\r\n"
+_CR = _LINE_END[0]  # as a number: `in` finds one four times as fast as a byte
 _HEX_DIGITS = b"0123456789abcdefABCDEF"
 
 
@@ -115,8 +116,24 @@ _AT_SIZE = _State.SIZE
 # A stream has a few sizes, again and again.
 @lru_cache(maxsize=256)
 def _plain_size(digits: bytes) -> int:
-    """Return the size of a chunk, 0 for what is none."""
-    return 0 if not digits or digits.strip(_HEX_DIGITS) else int(digits, 16)
+    """Return the size of a chunk, -1 for what is none and for the last one."""
+    return -1 if not digits or digits.strip(_HEX_DIGITS) else int(digits, 16) or -1
+
+
+def _take_plain_chunks(data: bytes, position: int, parts: list[bytes]) -> int:
+    """Take the next whole chunks that have only digits on their size lines, and no CRLF. Return where they end.
+
+    This takes half as long as one after another.
+    """
+    lines = data[position:].split(_LINE_END)
+    count = 0
+    # Nothing says that the last line has ended.
+    for digits, size in zip(lines[::2], map(len, lines[1:-1:2])):  # noqa: B905
+        if len(digits) > _MAX_DIGITS or _plain_size(digits) != size:
+            break
+        count += 2
+    parts += lines[1:count:2]
+    return len(data) - len(_LINE_END.join(lines[count:]))
 
 
 class ChunkedBody(BodyDecoder):
@@ -144,16 +161,20 @@ class ChunkedBody(BodyDecoder):
             self._pending = b""
         parts: list[bytes] = []
         position, end = 0, len(data)
+        is_first = True
         try:
             while position < end:
                 if self._state is _AT_SIZE:
                     # Most chunks are whole, and have only digits on their size line.
-                    digits, line_end, _ = data[position : position + _MAX_PLAIN_LINE].partition(b"\r\n")
+                    digits, line_end, _ = data[position : position + _MAX_DIGITS + 2].partition(_LINE_END)
                     start = position + len(digits) + 2
                     stop = start + _plain_size(digits)
-                    if stop > start and line_end and data[stop : stop + 2] == b"\r\n":
+                    if stop > start and line_end and data[stop : stop + 2] == _LINE_END:
                         parts.append(data[start:stop])
                         position = stop + 2
+                        if is_first and position < end and _CR not in parts[-1]:
+                            position = _take_plain_chunks(data, position, parts)
+                        is_first = False
                         continue
                 position = self._decode(data, position, parts)
         except FramingError as error:

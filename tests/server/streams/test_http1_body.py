@@ -21,6 +21,10 @@ BODIES = {
     "extensions": (b'5;a=b;c="d e"\r\nhello\r\n0;last\r\n\r\n', b"hello"),
     "trailers": (b"1\r\nx\r\n0\r\nDigest: a b\r\nx-empty:\r\n\r\n", b"x"),
     "payload that looks like framing": (b"9\r\n0\r\n\r\n5\r\na\r\n0\r\n\r\n", b"0\r\n\r\n5\r\na"),
+    "payload that looks like framing, behind a plain one": (
+        b"1\r\na\r\n7\r\n2\r\nbc\r\n\r\n0\r\n\r\n",
+        b"a2\r\nbc\r\n",
+    ),
     "payload of CRLFs": (b"4\r\n\r\n\r\n\r\n0\r\n\r\n", b"\r\n\r\n"),
     "longest size line": (b"1;" + b"e" * (MAX_CHUNK_LINE - 4) + b"\r\nx\r\n0\r\n\r\n", b"x"),
     "longest trailers": (b"0\r\na:" + b"v" * (MAX_TRAILERS - 4) + b"\r\n\r\n", b""),
@@ -42,6 +46,7 @@ ERRORS = {
     "underscore": (b"1_0\r\n", b"", SIZE_LINE),
     "blank before the size": (b" 5\r\nhello\r\n", b"", SIZE_LINE),
     "seventeen digits": (b"00000000000000005\r\nhello\r\n", b"", SIZE_LINE),
+    "seventeen digits, behind a plain chunk": (b"1\r\na\r\n00000000000000005\r\nhello\r\n", b"a", SIZE_LINE),
     "bare LF after the size": (b"5\nhello\r\n", b"", SIZE_LINE),
     "bare CR after the size": (b"5\rhello\r\n", b"", SIZE_LINE),
     "bare LF in an extension": (b"5;a\nb\r\nhello\r\n", b"", SIZE_LINE),
