@@ -127,7 +127,7 @@ def _read(settings: Settings, config_file: str | None, query: str) -> dict[str, 
     import msgspec
 
     from dragoman import RemoteProtocolError
-    from dragoman_server.cli.keys.store import STORE_ERRORS, read_stored
+    from dragoman_server.cli.keys.store import STORE_ERRORS, read_keys
     from dragoman_server.http.usage import KEY_GROUP, usage_json, usage_query
 
     try:
@@ -148,8 +148,7 @@ def _read(settings: Settings, config_file: str | None, query: str) -> dict[str, 
 
     needs_keys = KEY_GROUP in wanted.by or "key" in wanted.filters
     try:
-        in_store = read_stored(settings) if needs_keys and settings.server.stored_keys else ()
-        return anyio.run(read, (*settings.client_keys, *in_store))
+        return anyio.run(read, read_keys(settings) if needs_keys else ())
     except RemoteProtocolError as error:
         exit_with(USAGE_ERROR, f"--{error.message}")
     except STORE_ERRORS as error:

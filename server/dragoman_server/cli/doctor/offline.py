@@ -232,13 +232,13 @@ def _keys(loaded: LoadedConfig) -> Iterator[CheckFinding]:
         return
     # They take a while to import.
     from dragoman_server.accounts.key_findings import key_findings
-    from dragoman_server.cli.keys.store import STORE_ERRORS, read_stored
+    from dragoman_server.cli.keys.store import STORE_ERRORS, read_keys
 
     path, keys = settings.server.account_store_path, [*settings.client_keys]
     in_file = settings.server.account_store == "sqlite"
     if settings.server.stored_keys and in_file and path is not None and Path(path).is_file():
         try:
-            keys += read_stored(settings)
+            keys = read_keys(settings)
         except STORE_ERRORS:  # _store_files() says what is wrong with it
             in_file = False
     yield from key_findings(settings, keys, all_known=in_file)

@@ -100,16 +100,10 @@ def explain(
 
 
 def _key(settings: Settings, name: str) -> ClientKey:
-    keys = list(settings.client_keys)
-    if settings.server.stored_keys:
-        from dragoman_server.cli.keys.store import STORE_ERRORS, read_stored
+    from dragoman_server.cli.keys.store import keys_or_exit  # it takes a while to import
 
-        try:
-            keys += read_stored(settings)
-        except STORE_ERRORS as error:
-            exit_with(FAILURE, f"the keys in the account store are not known: {error}")
     try:
-        found = next((key for key in keys if key.name == name), None)
+        found = next((key for key in keys_or_exit(settings) if key.name == name), None)
         if found is None:
             exit_with(USAGE_ERROR, f"there is no key named {name!a}")
         return found.in_group_of(settings.groups_by_name)

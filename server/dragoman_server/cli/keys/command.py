@@ -135,14 +135,9 @@ def list_keys(config_file: str | None, as_json: bool) -> None:
     store.
     """
     loaded = with_usage_file(load_or_exit(config_file, UNBOUND, of_gateway=True))
-    keys = list(loaded.settings.client_keys)
-    if loaded.settings.server.stored_keys:
-        from dragoman_server.cli.keys.store import STORE_ERRORS, read_stored
+    from dragoman_server.cli.keys.store import keys_or_exit
 
-        try:
-            keys += read_stored(loaded.settings)
-        except STORE_ERRORS as error:
-            exit_with(FAILURE, f"the keys in the account store are not known: {error}")
+    keys = keys_or_exit(loaded.settings)
     found, problem = _used(loaded.settings, keys, config_file)
     used_by = {name: {row["name"]: row for row in rows} for name, rows in found.items()}
     now, groups = datetime.now(UTC).timestamp(), loaded.settings.groups_by_name

@@ -10,6 +10,7 @@ import msgspec
 from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stored_keys import KeyClash, StoredKeys, UnknownKey, all_keys
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError
+from dragoman_server.cli.options import FAILURE, exit_with
 from dragoman_server.cli.usage import UsageUnavailable, stored_usage
 from dragoman_server.gateway import make_account_store
 from dragoman_server.http.admin.keys import keys_json
@@ -30,15 +31,25 @@ def change_stored(settings: Settings, change: Callable[[StoredKeys], Awaitable[_
     return _with_store(settings, lambda store: change(StoredKeys(store)))
 
 
-def read_stored(settings: Settings) -> list[ClientKey]:
-    """Return the keys in the store. Raises STORE_ERRORS."""
+def read_keys(settings: Settings) -> list[ClientKey]:
+    """Return all keys: those of the configuration, and those in the store. Raises STORE_ERRORS."""
+    if not settings.server.stored_keys:
+        return [*settings.client_keys]
 
     async def read(store: AccountStore) -> list[ClientKey]:
         stored = StoredKeys(store)
         await stored.refresh()
-        return all_keys(settings, stored)[len(settings.client_keys) :]
+        return all_keys(settings, stored)
 
     return _with_store(settings, read)
+
+
+def keys_or_exit(settings: Settings) -> list[ClientKey]:
+    """Return all keys, or print why those in the store are not known and exit."""
+    try:
+        return read_keys(settings)
+    except STORE_ERRORS as error:
+        exit_with(FAILURE, f"the keys in the account store are not known: {error}")
 
 
 def read_used(settings: Settings, keys: list[ClientKey]) -> dict[str, list[dict[str, Any]]]:
