@@ -13,7 +13,6 @@ With client keys only the origins of preflights and of WebSocket handshakes, whi
 key, and cannot send one without a preflight.
 """
 
-import ipaddress
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
@@ -21,7 +20,7 @@ from functools import lru_cache
 from dragoman import RequestRefused
 from dragoman_server.settings import ServerSettings
 from dragoman_server.settings.patterns import matches
-from dragoman_server.settings.values import is_loopback
+from dragoman_server.settings.values import is_address, is_loopback
 
 # For CORSMiddleware: the origins that the setting LOOPBACK_ORIGINS means.
 LOOPBACK_ORIGIN_PATTERN = (
@@ -102,7 +101,7 @@ class BrowserProtection:
         return host is not None and (
             is_loopback(host)
             or host == self._server.host.lower()
-            or (self._accepts_addresses and _is_address(host))
+            or (self._accepts_addresses and is_address(host))
             or any(matches(host, pattern) for pattern in self._server.allowed_hosts)
         )
 
@@ -182,14 +181,6 @@ def _own_origins(values: Mapping[bytes, Sequence[str]], *schemes: str) -> list[s
 
 def _text(value: bytes) -> str:
     return value.decode("latin-1").strip()
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def _quote(text: str) -> str:

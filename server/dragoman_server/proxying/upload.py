@@ -6,12 +6,13 @@ read before the model was found is sent first; where that is more than memory sh
 
 import tempfile
 from collections import deque
-from typing import IO, ClassVar, Protocol
+from typing import IO, ClassVar
 
 import anyio
 import anyio.to_thread
 
 from dragoman import ErrorKind, RemoteProtocolError, RequestRefused, WireError
+from dragoman_server.hosts import StreamedContent
 from dragoman_server.platform.changes import Changes
 from dragoman_server.relayed.form import Form
 from dragoman_server.upstream.errors import ContentFailed
@@ -30,14 +31,6 @@ _READ_BYTES = 256 * 1024
 _CLOSE_S = 5.0
 
 
-class BodyPieces(Protocol):
-    """What a BodyReader is."""
-
-    length: int | None
-
-    async def receive(self) -> bytes: ...
-
-
 class Upload:
     """The body of one request. Call aclose() at the end.
 
@@ -52,7 +45,7 @@ class Upload:
 
     spooled: ClassVar[int] = 0
 
-    def __init__(self, reader: BodyPieces) -> None:
+    def __init__(self, reader: StreamedContent) -> None:
         self.begun = False
         self.size = 0
         self._reader = reader

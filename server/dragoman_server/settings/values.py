@@ -188,19 +188,20 @@ def parse_text(key: SettingSpec, text: str) -> object:
 
 def _host(text: str) -> str:
     text = text.removeprefix("[").removesuffix("]")
-    if not re.fullmatch(_HOST, text) and not _is_address(text):
+    if not re.fullmatch(_HOST, text) and not is_address(text):
         raise InvalidValue("{} is neither a host name nor an IP address")
     return text
 
 
 def _allowed_host(text: str) -> str:
     text = text.lower().removeprefix("[").removesuffix("]")
-    if not re.fullmatch(_HOST_PATTERN, text) and not _is_address(text):
+    if not re.fullmatch(_HOST_PATTERN, text) and not is_address(text):
         raise InvalidValue('{} is not a host name: write it without scheme and port, such as "*.example.com"')
     return text
 
 
-def _is_address(text: str) -> bool:
+def is_address(text: str) -> bool:
+    """True for an IP address."""
     try:
         ipaddress.ip_address(text)
     except ValueError:

@@ -8,9 +8,12 @@ import os
 import re
 import sys
 from functools import lru_cache
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
+
+if TYPE_CHECKING:
+    import httpx2
 
 _NUMBER = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 # Nothing in it has another spelling: no default port, no segments of dots, no user. A host of digits is an address.
@@ -20,28 +23,6 @@ _PLAIN = re.compile(
     r"((?:/(?!\.)[\w.~:@!$&()*+,;=-]*)*(?:\?[\w.~:@/=&-]+)?)",
     re.ASCII,
 )
-
-
-class URL(Protocol):
-    """The members of `httpx2.URL` that are used."""
-
-    @property
-    def scheme(self) -> str: ...
-
-    @property
-    def netloc(self) -> bytes: ...
-
-    @property
-    def host(self) -> str: ...
-
-    @property
-    def raw_host(self) -> bytes: ...
-
-    @property
-    def port(self) -> int | None: ...
-
-    @property
-    def raw_path(self) -> bytes: ...
 
 
 class PlainURL(msgspec.Struct, frozen=True):
@@ -56,6 +37,9 @@ class PlainURL(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.scheme}://{(self.netloc + self.raw_path).decode()}"
+
+
+URL: TypeAlias = "PlainURL | httpx2.URL"
 
 
 def plain_url(url: str) -> PlainURL | None:
