@@ -10,7 +10,7 @@ Betas: litellm 1.109.1, anthropic_beta_headers_config.json. Everything else has 
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from urllib.parse import urlsplit
 
 import msgspec
@@ -254,30 +254,31 @@ _COUNT_TOKENS = Route(
     counts_in="inputTokens",
 )
 
+_BEARER = ("authorization",)
+_azure = partial(CloudApi, extra="azure", scope="https://ai.azure.com/.default")
+_google = partial(
+    CloudApi, key_headers=_BEARER, extra="vertex", scope="https://www.googleapis.com/auth/cloud-platform"
+)
+_aws = partial(CloudApi, key_headers=_BEARER, extra="bedrock", error_statuses=_AWS_ERRORS)
+
 # By the setting `host`. Where several addresses fit, the first one counts.
 CLOUD_APIS: Mapping[str, CloudApi] = {
-    "foundry": CloudApi(
+    "foundry": _azure(
         re.compile(r"\.services\.ai\.azure\.(?:com|us|cn)/anthropic"),
         "anthropic-python 2.12.0, lib/foundry.py",
         ("x-api-key", "api-key"),  # the second one "for backwards compatibility"
-        extra="azure",
-        scope="https://ai.azure.com/.default",
         betas="foundry",
     ),
-    "azure": CloudApi(
+    "azure": _azure(
         re.compile(r"\.(?:openai|services\.ai|cognitiveservices)\.azure\.(?:com|us|cn)(?:/|$)"),
         "learn.microsoft.com: api-version-lifecycle",
         ("api-key",),
-        extra="azure",
-        scope="https://ai.azure.com/.default",
     ),
-    "azure-dated": CloudApi(
+    "azure-dated": _azure(
         None,
         "openai-python 3.54.0, lib/azure.py",
         ("api-key",),
         provider="azure",
-        extra="azure",
-        scope="https://ai.azure.com/.default",
         routes=(
             Route(_DEPLOYED, "/deployments/{model}/{rest}?api-version={api_version}"),
             Route(_RESPONSES, "/responses{rest}?api-version={api_version}"),
@@ -285,12 +286,9 @@ CLOUD_APIS: Mapping[str, CloudApi] = {
         ),
         base_ends=("/v1",),
     ),
-    "vertex": CloudApi(
+    "vertex": _google(
         re.compile(r"^(?:[a-z0-9-]+-)?aiplatform\.(?:(?:us|eu)\.rep\.)?googleapis\.com/"),
         "anthropic-python 2.12.0, lib/vertex; openai-python 3.54.0, providers/vertex.py",
-        ("authorization",),
-        extra="vertex",
-        scope="https://www.googleapis.com/auth/cloud-platform",
         routes=(
             Route(
                 _MESSAGES,
@@ -310,28 +308,20 @@ CLOUD_APIS: Mapping[str, CloudApi] = {
         betas="vertex",
         unknown_betas=False,
     ),
-    "claude-google": CloudApi(
+    "claude-google": _google(
         re.compile(r"^claude\.googleapis\.com/"),
         "anthropic-python 2.12.0, lib/google_cloud",
-        ("authorization",),
-        extra="vertex",
-        scope="https://www.googleapis.com/auth/cloud-platform",
         lists_models=True,
     ),
-    "claude-aws": CloudApi(
+    "claude-aws": _aws(
         _aws_address("aws-external-anthropic"),
         "anthropic-python 2.12.0, lib/aws",
-        ("authorization",),
-        extra="bedrock",
         scope="aws-external-anthropic",
-        error_statuses=_AWS_ERRORS,
         lists_models=True,
     ),
-    "mantle": CloudApi(
+    "mantle": _aws(
         _aws_address("bedrock-mantle"),
         "anthropic-python 2.12.0, lib/bedrock/_mantle.py; openai-python 3.54.0, providers/bedrock.py",
-        ("authorization",),
-        extra="bedrock",
         scope="bedrock-mantle",
         routes=(
             Route(_MESSAGES, "/anthropic/v1/messages"),
@@ -347,14 +337,11 @@ CLOUD_APIS: Mapping[str, CloudApi] = {
         base_ends=("/openai/v1", "/v1", "/anthropic"),
         betas="mantle",
         unknown_betas=False,
-        error_statuses=_AWS_ERRORS,
         lists_models=True,
     ),
-    "bedrock": CloudApi(
+    "bedrock": _aws(
         _aws_address("bedrock-runtime(?:-fips)?"),
         "docs.aws.amazon.com/bedrock: inference-messages-api; openai-python 3.54.0, providers/bedrock.py",
-        ("authorization",),
-        extra="bedrock",
         scope="bedrock",
         routes=(
             Route(_MESSAGES, "/anthropic/v1/messages"),
@@ -365,14 +352,11 @@ CLOUD_APIS: Mapping[str, CloudApi] = {
         base_ends=("/openai/v1", "/v1", "/anthropic"),
         betas="bedrock",
         unknown_betas=False,
-        error_statuses=_AWS_ERRORS,
     ),
-    "bedrock-invoke": CloudApi(
+    "bedrock-invoke": _aws(
         None,
         "anthropic-python 2.12.0, lib/bedrock/_client.py; botocore 1.44.8, its service model",
-        ("authorization",),
         provider="bedrock",
-        extra="bedrock",
         scope="bedrock",
         routes=(
             Route(
@@ -388,7 +372,6 @@ CLOUD_APIS: Mapping[str, CloudApi] = {
         unknown_betas=False,
         # "Extra inputs are not permitted"
         refuses=("cache_control", "diagnostics", "fallbacks", "inference_geo", "service_tier", "speed"),
-        error_statuses=_AWS_ERRORS,
     ),
 }
 

@@ -7,7 +7,7 @@ servers, Cohere's, Voyage's, Jina's and Mistral's references. Read 2026-11-23.
 import re
 from collections.abc import Mapping
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -124,6 +124,9 @@ def _paths(name: str, forms: tuple[str, ...] = _RELATIVE) -> tuple[str, ...]:
     return tuple(path.format(name) for path in forms)
 
 
+# What costs as much each time that it is made, and takes long.
+_made = partial(RelayedPath, is_slow=True, is_repeatable=False)
+
 TABLE: tuple[RelayedPath, ...] = (
     RelayedPath(paths=("/v1/embeddings",), does="Embed texts", words=("embed",)),
     RelayedPath(paths=("/v2/embed", "/v1/embed"), does="Embed texts (Cohere)"),
@@ -139,13 +142,11 @@ TABLE: tuple[RelayedPath, ...] = (
         vendors=GOOGLE,
         model=ModelPlace.PATH,
     ),
-    RelayedPath(
+    _made(
         paths=_paths("models/{model}:predict", _GOOGLES),
         does="Generate images (Google)",
         vendors=GOOGLE,
         model=ModelPlace.PATH,
-        is_slow=True,
-        is_repeatable=False,
     ),
     RelayedPath(
         paths=("/v1/completions", "/v1/fim/completions"),
@@ -176,34 +177,28 @@ TABLE: tuple[RelayedPath, ...] = (
         )
     ),
     RelayedPath(paths=("/v1/ocr", "/v2/parse"), does="Read the text in a document"),
-    RelayedPath(
+    _made(
         paths=("/v1/images/generations",),
         does="Generate images",
         needs_model=False,
         answers=(JSON, SSE),
-        is_slow=True,
-        is_repeatable=False,
         ends=(b"image_generation.completed", b"[DONE]"),
         words=("dall-e", "image"),
     ),
-    RelayedPath(
+    _made(
         paths=("/v1/audio/speech",),
         does="Speak a text",
         answers=(ANY, SSE),
-        is_slow=True,
-        is_repeatable=False,
         ends=(b"speech.audio.done", b"[DONE]"),
         words=("tts",),
     ),
     *(
-        RelayedPath(
+        _made(
             paths=paths,
             does=does,
             requests=(FORM,),
             answers=(JSON, "text/plain", SSE),
             max_bytes=25 * _MIB + _FIELDS,
-            is_slow=True,
-            is_repeatable=False,
             ends=(b"transcript.text.done", b"[DONE]"),
             words=words,
         )
@@ -217,15 +212,13 @@ TABLE: tuple[RelayedPath, ...] = (
         )
     ),
     *(
-        RelayedPath(
+        _made(
             paths=(f"/v1/images/{name}",),
             does=does,
             needs_model=False,
             requests=requests,
             answers=(JSON, SSE),
             max_bytes=50 * _MIB + _FIELDS,
-            is_slow=True,
-            is_repeatable=False,
             ends=(b"image_edit.completed", b"[DONE]"),
             words=("dall-e", "image"),
         )
