@@ -80,6 +80,16 @@ class _File:
         return UnrecordedBody(self.size, self._hash.hexdigest(), self.at_s) if self.size else None
 
 
+@dataclass(slots=True)
+class _Response:
+    """A response as it comes. file: in the place of pieces, where its body is not recorded."""
+
+    status: int | None = None
+    headers: Sequence[tuple[str, str]] = ()
+    pieces: list[tuple[float, bytes]] = field(default_factory=list)
+    file: _File = field(default_factory=_File)
+
+
 @dataclass(slots=True, eq=False)
 class Tape:
     """Takes down one request.
@@ -97,13 +107,10 @@ class Tape:
     body: bytes = b""
     model: str = ""
     attempts: list["_Attempt"] = field(default_factory=list)
-    status: int | None = None
-    headers: list[tuple[str, str]] = field(default_factory=list)
-    pieces: list[tuple[float, bytes]] = field(default_factory=list)
+    response: _Response = field(default_factory=_Response)
     completed: bool = False
     complete: bool = True
     file: _File = field(default_factory=_File)
-    response_file: _File = field(default_factory=_File)
     time: int = field(default_factory=lambda: int(time.time()))
     _started: float = field(default_factory=anyio.current_time)
     _bytes: int = 0
@@ -116,13 +123,6 @@ class Tape:
         """True if the body of a request is recorded, and not its hash."""
         return self.row is None or media_type(headers) in ("", JSON)
 
-    def keeps_response(self, status: int, headers: Iterable[tuple[str, str]]) -> bool:
-        """True if the body of a response is recorded, and not its hash."""
-        if self.row is None:
-            return True
-        kind = media_type(headers)
-        return kind in (JSON, SSE) and (kind in self.row.answers or status >= 400)
-
     def keep(self, data: bytes) -> bytes:
         """Return the bytes that may still be recorded."""
         kept = data[: max(MAX_RECORDED_BYTES - self._bytes, 0)]
@@ -130,11 +130,15 @@ class Tape:
         self.complete = self.complete and len(kept) == len(data)
         return kept
 
-    def keep_piece(self, pieces: list[tuple[float, bytes]], data: bytes) -> None:
-        """Record bytes that came together, those that may still be recorded."""
-        if data and (kept := self.keep(data)):
+    def add(self, response: _Response, data: bytes) -> None:
+        """Record bytes of a response that came together, as far as they may still be recorded."""
+        kind = media_type(response.headers)
+        row, is_error = self.row, (response.status or 200) >= 400
+        if row is not None and not (kind in (JSON, SSE) and (kind in row.answers or is_error)):
+            response.file.add(data, self.now())
+        elif data and (kept := self.keep(data)):
             self._bytes += _PIECE_BYTES
-            pieces.append((self.now(), kept))
+            response.pieces.append((self.now(), kept))
 
     def listening(self, plan: Plan, record: RequestRecord) -> ListenedSender:
         """Record the plan of the request. Return what sends its attempts and records them."""
@@ -165,15 +169,11 @@ class Tape:
     async def take(self, message: Message) -> None:
         """Record an ASGI message of the response."""
         if message["type"] == "http.response.start":
-            self.status = message["status"]
-            self.headers = _decoded(message["headers"])
+            self.response.status = message["status"]
+            self.response.headers = _decoded(message["headers"])
         else:
             self.completed = not message.get("more_body", False)
-            data = message.get("body", b"")
-            if self.keeps_response(self.status or 200, self.headers):
-                self.keep_piece(self.pieces, data)
-            else:
-                self.response_file.add(data, self.now())
+            self.add(self.response, message.get("body", b""))
 
     async def received(self, receive: Receive) -> Message:
         """Receive an ASGI message of the request, whose body may not be recorded."""
@@ -196,24 +196,18 @@ class _Attempt:
     destination: Destination
     account: str
     call: UpstreamCall
-    status: int | None = None
-    response_headers: Sequence[tuple[str, str]] = ()
-    pieces: list[tuple[float, bytes]] = field(default_factory=list)
+    response: _Response = field(default_factory=_Response)
     error: str | None = None
     file: _File = field(default_factory=_File)
-    response_file: _File = field(default_factory=_File)
 
     def sent(self, data: bytes) -> None:
         self.file.add(data, self.tape.now())
 
     def head(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
-        self.status, self.response_headers = status, headers
+        self.response.status, self.response.headers = status, headers
 
     def received(self, data: bytes) -> None:
-        if self.tape.keeps_response(self.status or 200, self.response_headers):
-            self.tape.keep_piece(self.pieces, data)
-        else:
-            self.response_file.add(data, self.tape.now())
+        self.tape.add(self.response, data)
 
     def failed(self, error: UpstreamError) -> None:
         self.error = str(error)
@@ -284,11 +278,11 @@ class Recorder:
                 None if tape.body else tape.file.recorded(),
             ),
             response=RecordedResponse(
-                tape.status,
-                redact_headers(tape.headers, mask),
-                self._pieces(tape.pieces, mask),
+                tape.response.status,
+                redact_headers(tape.response.headers, mask),
+                self._pieces(tape.response.pieces, mask),
                 tape.completed,
-                tape.response_file.recorded(),
+                tape.response.file.recorded(),
             ),
             attempts=tuple([self._attempt(attempt) for attempt in tape.attempts]),
             model=tape.model,
@@ -312,14 +306,14 @@ class Recorder:
             redact_headers(attempt.call.headers, mask),
             self._text(attempt.call.held, mask),
             msgspec.to_builtins(fitted_to),
-            attempt.status,
-            redact_headers(attempt.response_headers, mask),
-            self._pieces(attempt.pieces, mask),
+            attempt.response.status,
+            redact_headers(attempt.response.headers, mask),
+            self._pieces(attempt.response.pieces, mask),
             None if attempt.error is None else mask(attempt.error),
             attempt.account,
             attempt.call.method,
             attempt.file.recorded(),
-            attempt.response_file.recorded(),
+            attempt.response.file.recorded(),
         )
 
     def _text(self, body: bytes, mask: Mask) -> str:

@@ -291,7 +291,7 @@ async def test_pieces_count_besides_their_bytes(monkeypatch: pytest.MonkeyPatch)
     tape = recorder.Tape({"type": "http"})
     for _ in range(100):
         await tape.take({"type": "http.response.body", "body": b"x", "more_body": True})
-    assert [data for _, data in tape.pieces] == [b"x"] * (1000 // 129 + 1)
+    assert [data for _, data in tape.response.pieces] == [b"x"] * (1000 // 129 + 1)
     assert not tape.complete
 
 
