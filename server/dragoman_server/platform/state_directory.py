@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
-def state_directory(environ: Mapping[str, str], name: str = "dragoman") -> Path | None:
+def state_directory(environ: Mapping[str, str]) -> Path | None:
     """Return the program's directory, which may not exist yet; None for a user without a home.
 
     A service of systemd with StateDirectory= has it in $STATE_DIRECTORY (systemd.exec(5)), and often no home. Linux:
@@ -20,10 +20,10 @@ def state_directory(environ: Mapping[str, str], name: str = "dragoman") -> Path 
         home = None
     if sys.platform == "win32":
         base = environ.get("LOCALAPPDATA")
-        return Path(base, name) if base else None
+        return Path(base, "dragoman") if base else None
     base = environ.get("XDG_STATE_HOME")
     if base and Path(base).is_absolute():
-        return Path(base, name)
+        return Path(base, "dragoman")
     if home is None or not home.is_absolute():
         return None
-    return home / ("Library/Application Support" if sys.platform == "darwin" else ".local/state") / name
+    return home / ("Library/Application Support" if sys.platform == "darwin" else ".local/state") / "dragoman"

@@ -33,18 +33,13 @@ class ReasoningStore:
 
     Args:
         max_bytes: of all entries together.
-        max_age_s: since an entry was last used.
 
     Attributes:
         bytes: The bytes in use.
     """
 
-    def __init__(
-        self, max_bytes: int, *, max_entries: int = MAX_ENTRIES, max_age_s: float = MAX_AGE_S
-    ) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._max_entries = max_entries
-        self._max_age_s = max_age_s
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
         self._lock = threading.Lock()
         self.bytes = 0
@@ -57,14 +52,14 @@ class ReasoningStore:
     ) -> None:
         """Store the reasoning of a response. conversation: its key. calls: the ids of its tool calls."""
         key = _key(conversation, calls)
-        entry = _Entry(encode(msgspec.to_builtins(reasoning)), now + self._max_age_s)
+        entry = _Entry(encode(msgspec.to_builtins(reasoning)), now + MAX_AGE_S)
         with self._lock:
             self._drop(key)
             if _size(entry) > self._max_bytes:
                 return
             self._entries[key] = entry
             self.bytes += _size(entry)
-            while self.bytes > self._max_bytes or len(self._entries) > self._max_entries:
+            while self.bytes > self._max_bytes or len(self._entries) > MAX_ENTRIES:
                 self._drop(next(iter(self._entries)))
 
     def get(self, conversation: str, calls: tuple[str, ...], now: float) -> tuple[Reasoning, ...] | None:
@@ -79,7 +74,7 @@ class ReasoningStore:
                 return None
             self._entries.move_to_end(key)
             # Each request of a conversation sends all its turns again.
-            self._entries[key] = msgspec.structs.replace(entry, expires=now + self._max_age_s)
+            self._entries[key] = msgspec.structs.replace(entry, expires=now + MAX_AGE_S)
         return msgspec.convert(decode(entry.reasoning), tuple[Reasoning, ...])
 
     def _drop(self, key: bytes) -> None:
