@@ -54,15 +54,11 @@ def _deepseek(body: JSON) -> JSON:
     return next((each for each in balances if each["currency"] == "USD"), balances[0])["total_balance"]
 
 
-def _openrouter(body: JSON) -> JSON:
-    """Read `data: {limit, limit_remaining}` of the key, null for a key without a limit."""
-    return body["data"]["limit_remaining"]
-
-
 # By provider. api-docs.deepseek.com/api/get-user-balance; openrouter.ai/docs/api/api-reference, "Get current API key".
 _ENDPOINTS: Mapping[str, _BalanceEndpoint] = {
     "deepseek": _BalanceEndpoint("/user/balance", _deepseek),
-    "openrouter": _BalanceEndpoint("/api/v1/key", _openrouter),
+    # `data: {limit, limit_remaining}` of the key, null for a key without a limit
+    "openrouter": _BalanceEndpoint("/api/v1/key", lambda body: body["data"]["limit_remaining"]),
 }
 
 

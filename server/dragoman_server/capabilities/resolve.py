@@ -109,7 +109,10 @@ def _resolve(
         name: each.value for name, each in known_capabilities(settings, upstream, model, protocol).items()
     }
     known.setdefault("max_tokens", settings.server.default_max_tokens)
-    known.setdefault("sampling", _has_sampling(upstream.anthropic_version))
+    # Clouds put their own name before the date of the Messages API, as in bedrock-2023-05-31.
+    version = upstream.anthropic_version
+    has_sampling = version == AUTO_VERSION or version[-len(NEWEST_VERSION) :] < NEWEST_VERSION
+    known.setdefault("sampling", has_sampling)  # temperature, top_p and top_k
     # The efforts of its host say nothing about one model.
     family: dict[str, object] = {}
     for matching in families_of(model, provider_name(upstream.base_url, upstream.host), protocol.name):
@@ -138,9 +141,3 @@ def _optional(kind: type[Capabilities]) -> list[str]:
 
 def _names(value: object) -> tuple[object, ...]:
     return value if isinstance(value, tuple) else ()
-
-
-def _has_sampling(version: str) -> bool:
-    """True if the version of the Messages API has temperature, top_p and top_k."""
-    # Clouds put their own name before the date, as in bedrock-2023-05-31.
-    return version == AUTO_VERSION or version[-len(NEWEST_VERSION) :] < NEWEST_VERSION

@@ -150,7 +150,9 @@ class RelayingEndpoint(BaseEndpoint):
             template = self.endpoint.path
             rule = rule_or_refuse(gateway.settings, gateway.upstreams, row, template, path, account)
             account = account if account.partition("/")[0] == rule[0] else ""
-            self._check_upstreams(request, rule)
+            if request.key is not None:
+                for upstream in rule:
+                    gateway.limits.check_upstream(request.key, upstream, gateway.catalog.listed)
         for model in reversed(models or [""]):  # the first one is in the record, and counts
             counts = model in ("", *models[:1])
             await self.admit(request, model, upload.length or upload.size, counts=counts, others=others)
@@ -196,13 +198,6 @@ class RelayingEndpoint(BaseEndpoint):
         body = await upload.read_whole() if row.model in READ_AS_JSON else None
         known = body or b""
         return body, await request.off_loop(len(known), head_of, row, in_path, known), None, None
-
-    def _check_upstreams(self, request: ClientRequest, upstreams: list[str]) -> None:
-        """Raise RequestRefused (403) if a request without a model may not go to these upstreams."""
-        gateway, key = self.gateway, request.key
-        if key is not None:
-            for upstream in upstreams:
-                gateway.limits.check_upstream(key, upstream, gateway.catalog.listed)
 
 
 def protocol_of_row(

@@ -416,7 +416,9 @@ def item_for_list(item: StoredItem) -> JSONObject:
         out["id"] = item.id
     if out["type"] == "message":
         if isinstance(out.get("content"), str):
-            out["content"] = [_text_part(out.get("role"), out["content"])]
+            is_output = out.get("role") == "assistant"
+            part = {"type": "output_text" if is_output else "input_text", "text": out["content"]}
+            out["content"] = [part | ({"annotations": []} if is_output else {})]
         out.setdefault("status", "completed")
     return out
 
@@ -438,9 +440,3 @@ def build_compaction(response: JSONObject, items: list[bytes]) -> JSONObject:
         "output": [item for item in messages if item.get("role") == "user"] + summary,
         "usage": response["usage"],
     }
-
-
-def _text_part(role: JSON, text: str) -> JSONObject:
-    if role == "assistant":
-        return {"type": "output_text", "text": text, "annotations": []}
-    return {"type": "input_text", "text": text}

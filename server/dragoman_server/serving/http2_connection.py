@@ -195,11 +195,10 @@ class HTTP2Connection(H2Connection):
         if isinstance(frame, frames.ContinuationFrame):
             # h2 has joined the valid ones with their HEADERS; for some of the others it would reset only the stream.
             raise ProtocolError("CONTINUATION without HEADERS (RFC 9113, 6.10)")
-        if isinstance(frame, frames.RstStreamFrame) and self._is_idle(frame.stream_id):
+        if isinstance(frame, frames.RstStreamFrame) and (
+            frame.stream_id % 2 == 0 or frame.stream_id > self.highest_inbound_stream_id
+        ):
             raise ProtocolError("RST_STREAM for an idle stream (RFC 9113, 6.4)")
-
-    def _is_idle(self, stream_id: int) -> bool:
-        return stream_id % 2 == 0 or stream_id > self.highest_inbound_stream_id
 
     def _count(self, what: str, rate: FrameRate | None) -> None:
         if rate is None:

@@ -42,7 +42,9 @@ class TelemetryError(Exception):
 @asynccontextmanager
 async def providers() -> AsyncIterator[tuple[TracerProvider, MeterProvider]]:
     """Give the providers of spans and of metrics; the SDK's are shut down at the end. Raises TelemetryError."""
-    if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or _has_providers():
+    # The application around the gateway may have set up OpenTelemetry.
+    has_providers = not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or has_providers:
         yield trace.get_tracer_provider(), metrics.get_meter_provider()
         return
     resource = _resource()
@@ -66,11 +68,6 @@ def _join(threads: list[threading.Thread]) -> None:
     deadline = time.monotonic() + SHUTDOWN_S
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-
-
-def _has_providers() -> bool:
-    """True if the application around the gateway has set up OpenTelemetry."""
-    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 def _resource() -> Resource:

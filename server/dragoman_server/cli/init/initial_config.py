@@ -246,7 +246,8 @@ def _upstream_lines(entries: Sequence[Entry]) -> Iterator[str]:
             yield f'{mark}api_key = "{references["api_key"]}"'
         for name in upstream.headers:
             yield f'{mark}headers.{name} = "{references[name]}"'
-        if upstream.auth not in ("auto", _automatic_auth(upstream)):
+        header = UPSTREAMS[upstream.protocol].auth_header
+        if upstream.auth not in ("auto", "bearer" if header == "authorization" else header):
             yield f"{mark}auth = {_toml(upstream.auth)}"
         if entry.default_model is not None:
             yield "# For the names of models that agents request by themselves, such as claude-* and gpt-*."
@@ -258,12 +259,6 @@ def _upstream_lines(entries: Sequence[Entry]) -> Iterator[str]:
         yield f'# protocol = "{CHAT}"          # or {", ".join(name for name in UPSTREAMS if name != CHAT)}'
         yield '# base_url = "http://127.0.0.1:9000/v1"  # as the SDK of that protocol takes it'
         yield '# api_key = "${LOCAL_KEY}"'
-
-
-def _automatic_auth(upstream: UpstreamSettings) -> str:
-    """Return what `auth = "auto"` means."""
-    header = UPSTREAMS[upstream.protocol].auth_header
-    return "bearer" if header == "authorization" else header
 
 
 def _model_lines(entries: Sequence[Entry]) -> Iterator[str]:

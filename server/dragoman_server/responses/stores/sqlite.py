@@ -170,7 +170,6 @@ class SQLiteResponseStore:
     def __init__(self, path: str, limits: ResponseStoreLimits) -> None:
         self._file = sqlite_file.SQLiteFile(FILE_FORMAT, path, ResponseStoreError)
         self._limits = limits
-        self._one_call = anyio.CapacityLimiter(1)
         self._writing: TaskGroup | None = None
 
     @asynccontextmanager
@@ -221,7 +220,7 @@ class SQLiteResponseStore:
     async def open(self, response: StoredResponse) -> bool:
         if self._is_too_large(response):
             return False
-        await self._in_room(response.size, lambda: self._open(response))
+        await self._in_room(response.size, lambda: self._insert(response))
         return True
 
     async def append(self, key: ResponseKey, events: ResponseEvents, now: int) -> bool:
@@ -290,24 +289,25 @@ class SQLiteResponseStore:
             )
 
     def _insert(self, response: StoredResponse) -> None:
-        with sqlite_file.write_transaction(self._file.connection) as connection:
-            self._insert_row(connection, response)
-
-    def _insert_row(self, connection: sqlite3.Connection, response: StoredResponse) -> int:
+        """Store a response, with a log if it has a lease."""
         owner = response.owner
-        connection.execute(
-            "DELETE FROM responses WHERE created < ? OR (owner = ? AND id = ?)",
-            (response.created - self._limits.max_age_s, owner, response.id),
-        )
-        key = connection.execute(
-            "INSERT INTO responses (owner, id, created, size, body) VALUES (?, ?, ?, ?, ?)",
-            (owner, response.id, response.created, response.size_without_items, response.body),
-        ).lastrowid
-        assert key is not None
-        self._link(connection, key, owner, 0, response.input)
-        self._link(connection, key, owner, 1, response.output)
-        self._make_room(connection, key, response.created)
-        return key
+        with sqlite_file.write_transaction(self._file.connection) as connection:
+            connection.execute(
+                "DELETE FROM responses WHERE created < ? OR (owner = ? AND id = ?)",
+                (response.created - self._limits.max_age_s, owner, response.id),
+            )
+            key = connection.execute(
+                "INSERT INTO responses (owner, id, created, size, body) VALUES (?, ?, ?, ?, ?)",
+                (owner, response.id, response.created, response.size_without_items, response.body),
+            ).lastrowid
+            assert key is not None
+            self._link(connection, key, owner, 0, response.input)
+            self._link(connection, key, owner, 1, response.output)
+            if response.lease:
+                old = (response.created - LOG_KEPT_S,)
+                connection.execute("DELETE FROM logs WHERE ended > 0 AND ended < ?", old)
+                connection.execute("INSERT INTO logs (response, lease) VALUES (?, ?)", (key, response.lease))
+            self._make_room(connection, key, response.created)
 
     def _link(
         self, connection: sqlite3.Connection, key: int, owner: str, output: int, items: tuple[StoredItem, ...]
@@ -355,14 +355,6 @@ class SQLiteResponseStore:
                 connection.execute("DELETE FROM responses WHERE owner = ? AND id = ?", (owner, id)).rowcount
                 > 0
             )
-
-    def _open(self, response: StoredResponse) -> None:
-        with sqlite_file.write_transaction(self._file.connection) as connection:
-            connection.execute(
-                "DELETE FROM logs WHERE ended > 0 AND ended < ?", (response.created - LOG_KEPT_S,)
-            )
-            key = self._insert_row(connection, response)
-            connection.execute("INSERT INTO logs (response, lease) VALUES (?, ?)", (key, response.lease))
 
     def _append(self, key: ResponseKey, events: ResponseEvents, now: int) -> bool:
         with sqlite_file.write_transaction(self._file.connection) as connection:
