@@ -16,22 +16,22 @@ from dragoman_server.settings.secret import Secret
 _DEFAULT_ORIGIN = ValueOrigin("default")
 
 
-class ShownSetting(msgspec.Struct, frozen=True):
-    """A setting that has a value. key: dotted. value: as TOML."""
+class SettingInForce(msgspec.Struct, frozen=True):
+    """A setting by its dotted key, with its value in TOML and where that came from. Secrets are masked."""
 
     key: str
     value: str
-    origin: ValueOrigin
+    origin: str
 
 
-def shown_settings(settings: Settings) -> Iterator[ShownSetting]:
+def shown_settings(settings: Settings) -> Iterator[SettingInForce]:
     """Yield each setting that has a value."""
     tables: dict[str, object] = {"server": _table(settings.server)}
     tables |= {name: list(map(_table, getattr(settings, name))) for name in ARRAYS}
     for path, value in _leaves((), tables | {"models": settings.models, "endpoints": settings.endpoints}):
         key = dotted(path)
         origin = settings.origins.get(key, _DEFAULT_ORIGIN)
-        yield ShownSetting(key, origin.raw or toml_text(value), origin)
+        yield SettingInForce(key, origin.raw or toml_text(value), str(origin))
 
 
 def _table(row: object) -> dict[str, object]:

@@ -57,8 +57,8 @@ def client_of(handler: Handler) -> UpstreamClient:
 
 async def findings(handler: Handler, probe: Probe) -> list[str]:
     async with client_of(handler) as client:
-        [result] = await EndpointChecks(client, CHAT, "http://up.test", None, "m").run([probe])
-    return [each.rule.id for each in result.report.findings]
+        [report] = (await EndpointChecks(client, CHAT, "http://up.test", None, "m").run([probe])).values()
+    return [each.rule.id for each in report.findings]
 
 
 @pytest.mark.backends(*VIRTUAL_BACKENDS)
@@ -73,15 +73,16 @@ async def test_this_gateway_has_no_findings(client: str, upstream: str, model: s
     ):
         checks = EndpointChecks(sender, client, "http://127.0.0.1:8080", None, f"{upstream}/{model}")
         results = await checks.run()
-    assert [result.probe for result in results] == list(PROBES)
-    for result in results:
-        assert result.report.findings == [], result.probe.name
+    assert [*results] == [probe.name for probe in PROBES]
+    for name, report in results.items():
+        assert report.findings == [], name
 
 
 @pytest.mark.parametrize("protocol", UPSTREAMS)
 async def test_the_simulator_has_no_findings_for_its_first_model(protocol: str) -> None:
-    for result in await EndpointChecks(SimulatedUpstream(), protocol, "http://up.test", KEY, None).run():
-        assert result.report.findings == [], result.probe.name
+    checks = EndpointChecks(SimulatedUpstream(), protocol, "http://up.test", KEY, None)
+    for name, report in (await checks.run()).items():
+        assert report.findings == [], name
 
 
 @pytest.mark.parametrize(
@@ -124,9 +125,9 @@ async def test_the_requests_have_the_key_and_the_model() -> None:
 
 async def test_a_refusal_is_quoted_without_its_control_characters() -> None:
     async with client_of(lambda request: httpx2.Response(422, content=b"no\x1b[31m")) as client:
-        [result] = await EndpointChecks(client, CHAT, "http://up.test", None, "m").run([WHOLE])
-    assert result.report.findings[0].detail == "status 422: no [31m"
-    assert result.report.findings[0].rule is lint.RULES["http-refused"]
+        [report] = (await EndpointChecks(client, CHAT, "http://up.test", None, "m").run([WHOLE])).values()
+    assert report.findings[0].detail == "status 422: no [31m"
+    assert report.findings[0].rule is lint.RULES["http-refused"]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +175,7 @@ async def test_a_connection_that_breaks_is_one_finding_among_others() -> None:
 
     async with client_of(handle) as client:
         results = await EndpointChecks(client, CHAT, "http://up.test", None, "m").run()
-    found = {each.probe.name: [finding.rule.id for finding in each.report.findings] for each in results}
+    found = {name: [finding.rule.id for finding in report.findings] for name, report in results.items()}
     assert len(found) == len(PROBES)
     expected = {"a tool call", "a tool call in a stream"}
     assert {name for name, rules in found.items() if rules == ["http-broken"]} == expected

@@ -135,8 +135,7 @@ def _check_url(url: str, protocol: str, key: str | None, model: str | None) -> d
 
     async def check() -> dict[str, judge.Report]:
         async with UpstreamClient(expects_tls=url.startswith("https:")) as client:
-            checks = EndpointChecks(client, protocol, url, key, model)
-            return {result.probe.name: result.report for result in await checks.run()}
+            return await EndpointChecks(client, protocol, url, key, model).run()
 
     try:
         return anyio.run(check)

@@ -90,14 +90,6 @@ PROBES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeResult:
-    """The findings of one probe."""
-
-    probe: Probe
-    report: lint.Report
-
-
 class EndpointChecks:
     """The checks of one endpoint.
 
@@ -121,10 +113,10 @@ class EndpointChecks:
         self._account = self._upstream.default_account
         self._model = model
 
-    async def run(self, probes: Sequence[Probe] = PROBES) -> list[ProbeResult]:
-        """Send the requests, one after the other. Raises EndpointError."""
+    async def run(self, probes: Sequence[Probe] = PROBES) -> dict[str, lint.Report]:
+        """Send the requests, one after the other. Return the findings by their names. Raises EndpointError."""
         model = self._model or await self._first_model()
-        return [ProbeResult(probe, await self._check(probe, model)) for probe in probes]
+        return {probe.name: await self._check(probe, model) for probe in probes}
 
     async def _first_model(self) -> str:
         if not can_list(self._upstream):

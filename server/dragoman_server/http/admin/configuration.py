@@ -12,20 +12,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from dragoman_server.config.reload import ReloadResult
-from dragoman_server.config.show import shown_settings
+from dragoman_server.config.show import SettingInForce, shown_settings
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.replies import audit_request, respond
 from dragoman_server.http.auth import ADMIN_PATH
 from dragoman_server.http.operations import AdminRoute, ApiOperation
-from dragoman_server.settings import Settings
-
-
-class SettingInForce(msgspec.Struct):
-    """A setting by its dotted key, with its value in TOML and where that came from. Secrets are masked."""
-
-    key: str
-    value: str
-    origin: str
 
 
 class Configuration(msgspec.Struct):
@@ -54,7 +45,8 @@ def configuration_routes(
 
     async def show(request: Request) -> Response:
         # In a thread, because with hundreds of keys or models it takes longer than a stream may wait.
-        return respond(gateway, request, await anyio.to_thread.run_sync(_in_force, gateway.settings))
+        found = await anyio.to_thread.run_sync(lambda: Configuration([*shown_settings(gateway.settings)]))
+        return respond(gateway, request, found)
 
     async def reload_configuration(request: Request) -> Response:
         result = await reload()
@@ -79,8 +71,3 @@ def configuration_routes(
         AdminRoute(f"{ADMIN_PATH}/reload", reload_configuration, POST=reloaded),
         AdminRoute(f"{ADMIN_PATH}/configuration", show, GET=shown),
     ]
-
-
-def _in_force(settings: Settings) -> Configuration:
-    shown = shown_settings(settings)
-    return Configuration([SettingInForce(each.key, each.value, str(each.origin)) for each in shown])
