@@ -1,18 +1,38 @@
-"""Stores of accounts of every kind, for tests that run over all of them; random calls to them."""
+"""Stores of accounts of every kind, for tests that run over all of them; random calls to them, and calls as text."""
 
 import random
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from valkey_server import ValkeyServer
 
-from dragoman_server.accounts.stores.base import AccountStore, Candidate, Rate, Reservation
+from dragoman_server.accounts.stores.base import (
+    AccountStore,
+    Candidate,
+    NoRoom,
+    Operation,
+    Rate,
+    Reservation,
+)
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
-from dragoman_server.accounts.stores.operations import Add, Change, Release, Reserve, Spend
+from dragoman_server.accounts.stores.operations import (
+    Add,
+    BindIds,
+    Change,
+    FindAccount,
+    ReadKeyTables,
+    Release,
+    Reserve,
+    Spend,
+    WriteKeyTable,
+)
 from dragoman_server.accounts.stores.resilient import ResilientStore
 from dragoman_server.accounts.stores.sqlite import SQLiteAccountStore
+from dragoman_server.accounts.stores.tables import CONVERSATION_S, ID_S, LEASE_S
 from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
 from dragoman_server.policy.error_actions import ErrorAction
 from dragoman_server.policy.health import Backoff, Health
@@ -200,3 +220,96 @@ async def total(store: AccountStore, counter: str, now: float) -> float:
     """Return the sum of a counter."""
     [amount] = await store.apply(Add([(counter, None)], 0.0, now))
     return amount
+
+
+# Operations as lines of text.
+
+TOKENS = Rate("up/a:tokens", 1000, 60.0)
+CANDIDATES_OF = {
+    "a": Candidate("up/a"),
+    "b": Candidate("up/b"),
+    "c": Candidate("up/c"),
+    "one": Candidate("up/a", max_concurrent_requests=1),
+    "three": Candidate("up/a", requests=Rate("up/a:requests", 3, 60.0)),
+    "seven": Candidate("up/a", requests=Rate("seven", 7, 60.0)),
+    "slow": Candidate("up/b", requests=Rate("up/b:requests", 1, 300.0)),
+    "tokens": Candidate("up/a", tokens=TOKENS),
+}
+RATES = {
+    "requests": Rate("key:requests", 2, 60.0),
+    "words": Rate("key:tokens", 100, 60.0),
+    "tokens": TOKENS,
+}
+
+
+def operation(word: str, rest: list[str]) -> Operation[Any]:
+    """Return the operation of a line in stores.txt or resilient.txt."""
+    options = dict(each.split("=") for each in rest if "=" in each)
+    names = [each for each in rest if "=" not in each]
+    now = NOW + eval(options.get("at", "0"), {"LEASE": LEASE_S, "CONVERSATION": CONVERSATION_S, "ID": ID_S})
+    account = f"up/{names[0]}" if names else ""
+    lease = options.get("lease", "l")
+    match word:
+        case "reserve":
+            candidates = [CANDIDATES_OF[name] for name in names]
+            return Reserve(candidates, options.get("conversation"), lease, now)
+        case "release":
+            reservation = Reservation(CANDIDATES_OF[names[0]], lease, is_stored="unstored" not in names)
+            return Release(reservation, float(options.get("used", 0)), now)
+        case "fail":
+            after = float(options["after"]) if "after" in options else None
+            return failure(account, ErrorAction(names[1]), now, after, repeatable="once" not in names)
+        case "disable":
+            return Change(account, lambda health: health.after_disabling("by hand"))
+        case "reset":
+            return Change(account, Health.after_reset)
+        case "success":
+            remaining = None if names[1] == "None" else float(names[1])
+            return Change(account, lambda health: health.after_success(remaining=remaining))
+        case "spend":
+            rates = [(RATES[name], float(options[name])) for name in RATES if name in options]
+            return Spend(rates, now, at_once="later" not in names)
+        case "add":
+            ends = [rest[rest.index(name) + 1].partition("until=")[2] for name in names]
+            counters = [
+                (name, NOW + float(end) if end else None) for name, end in zip(names, ends, strict=True)
+            ]
+            within = float(options["within"]) if "within" in options else None
+            return Add(counters, float(options["amount"]), now, within, options.get("lease", ""))
+        case "key":
+            return WriteKeyTable(
+                names[0], options.get("before", ""), options.get("after", ""), options["version"]
+            )
+        case "keys":
+            return ReadKeyTables(options.get("known", ""))
+        case "bind":
+            return BindIds(names[1:], account, now)
+        case "find":
+            return FindAccount(names, now)
+    raise ValueError(word)
+
+
+def shown(result: Any) -> str:
+    match result:
+        case Reservation(candidate):
+            return candidate.account if result.is_stored else f"{candidate.account}, unstored"
+        case NoRoom(until):
+            return f"no room until {until - NOW:.6g}"
+        case float():
+            return f"{result - NOW if result > NOW / 2 else result:.6g}"
+        case dict():
+            return str(dict(sorted(result.items())))
+        case list():
+            return f"[{', '.join(shown(each) for each in result)}]"
+    return str(result)
+
+
+def health_of(store: AccountStore) -> str:
+    found = [f"{account} {health}" for account, health in sorted(store.health().items())]
+    return re.sub(r"4000\d{6}\.\d", lambda time: f"{float(time[0]) - NOW:g}", "; ".join(found)) or "nothing"
+
+
+async def carried_out(store: AccountStore, line: str) -> str:
+    """Carry out an operation, or look at the health, and return what comes out."""
+    word, *rest = line.split()
+    return health_of(store) if word == "health" else shown(await store.apply(operation(word, rest)))

@@ -3,10 +3,8 @@
 The store in memory is the model: every call returns the same from the others, to the last bit.
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -19,37 +17,17 @@ from account_stores import (
     SERVER_KINDS,
     Calls,
     Kind,
-    failure,
+    carried_out,
     kind_of,
     total,
 )
 from valkey_server import ValkeyServer, valkey_server
 from virtual_time import REAL_BACKENDS
 
-from dragoman_server.accounts.stores.base import (
-    AccountStore,
-    Candidate,
-    NoRoom,
-    Operation,
-    Rate,
-    Reservation,
-)
+from dragoman_server.accounts.stores.base import Candidate, Reservation
 from dragoman_server.accounts.stores.memory import _EXPIRED_AT_ONCE, MemoryAccountStore
-from dragoman_server.accounts.stores.operations import (
-    Add,
-    BindIds,
-    Change,
-    FindAccount,
-    ReadKeyTables,
-    Release,
-    Reserve,
-    Spend,
-    WriteKeyTable,
-)
+from dragoman_server.accounts.stores.operations import Add, Reserve
 from dragoman_server.accounts.stores.resilient import ResilientStore
-from dragoman_server.accounts.stores.tables import CONVERSATION_S, ID_S, LEASE_S
-from dragoman_server.policy.error_actions import ErrorAction
-from dragoman_server.policy.health import Health
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 
@@ -70,102 +48,18 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
         yield made
 
 
-CANDIDATES_OF = {
-    "a": Candidate("up/a"),
-    "b": Candidate("up/b"),
-    "one": Candidate("up/a", max_concurrent_requests=1),
-    "three": Candidate("up/a", requests=Rate("up/a:requests", 3, 60.0)),
-    "seven": Candidate("up/a", requests=Rate("seven", 7, 60.0)),
-    "slow": Candidate("up/b", requests=Rate("up/b:requests", 1, 300.0)),
-    "tokens": Candidate("up/a", tokens=Rate("up/a:tokens", 1000, 60.0)),
-}
-RATES = {"requests": Rate("key:requests", 2, 60.0), "words": Rate("key:tokens", 100, 60.0)}
-
-
-def operation(word: str, rest: list[str]) -> Operation[Any]:
-    """Return the operation of a line of stores.txt."""
-    options = dict(each.split("=") for each in rest if "=" in each)
-    names = [each for each in rest if "=" not in each]
-    now = NOW + eval(options.get("at", "0"), {"LEASE": LEASE_S, "CONVERSATION": CONVERSATION_S, "ID": ID_S})
-    account = f"up/{names[0]}" if names else ""
-    lease = options.get("lease", "l")
-    match word:
-        case "reserve":
-            candidates = [CANDIDATES_OF[name] for name in names]
-            return Reserve(candidates, options.get("conversation"), lease, now)
-        case "release":
-            reservation = Reservation(CANDIDATES_OF[names[0]], lease)
-            return Release(reservation, float(options.get("used", 0)), now)
-        case "fail":
-            after = float(options["after"]) if "after" in options else None
-            return failure(account, ErrorAction(names[1]), now, after)
-        case "disable":
-            return Change(account, lambda health: health.after_disabling("by hand"))
-        case "reset":
-            return Change(account, Health.after_reset)
-        case "success":
-            remaining = None if names[1] == "None" else float(names[1])
-            return Change(account, lambda health: health.after_success(remaining=remaining))
-        case "spend":
-            rates = [(RATES[name], float(options[name])) for name in RATES if name in options]
-            return Spend(rates, now, at_once="later" not in names)
-        case "add":
-            ends = [rest[rest.index(name) + 1].partition("until=")[2] for name in names]
-            counters = [
-                (name, NOW + float(end) if end else None) for name, end in zip(names, ends, strict=True)
-            ]
-            within = float(options["within"]) if "within" in options else None
-            return Add(counters, float(options["amount"]), now, within, options.get("lease", ""))
-        case "key":
-            return WriteKeyTable(
-                names[0], options.get("before", ""), options.get("after", ""), options["version"]
-            )
-        case "keys":
-            return ReadKeyTables(options.get("known", ""))
-        case "bind":
-            return BindIds(names[1:], account, now)
-        case "find":
-            return FindAccount(names, now)
-    raise ValueError(word)
-
-
-def shown(result: Any) -> str:
-    match result:
-        case Reservation(candidate):
-            return candidate.account
-        case NoRoom(until):
-            return f"no room until {until - NOW:.6g}"
-        case float():
-            return f"{result - NOW if result > NOW / 2 else result:.6g}"
-        case dict():
-            return str(dict(sorted(result.items())))
-        case list():
-            return f"[{', '.join(shown(each) for each in result)}]"
-    return str(result)
-
-
-def health_of(store: AccountStore) -> str:
-    found = [f"{account} {health}" for account, health in sorted(store.health().items())]
-    return re.sub(r"4000\d{6}\.\d", lambda time: f"{float(time[0]) - NOW:g}", "; ".join(found)) or "nothing"
-
-
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_what_calls_return(kind: Kind, backend: str) -> None:
-    async def carried_out(lines: list[str]) -> list[str]:
+    async def outputs(lines: list[str]) -> list[str]:
         if kind.server is not None:
             kind.server.command("FLUSHALL")
         (kind.folder / "accounts.db").unlink(missing_ok=True)
-        store, out = kind(), []
+        store = kind()
         async with store.running():
-            for word, *rest in (line.split() for line in lines):
-                found = (
-                    health_of(store) if word == "health" else shown(await store.apply(operation(word, rest)))
-                )
-                out.append(" ".join([word, *rest, "->", found]))
-        return out
+            return [f"{line} -> {await carried_out(store, line)}" for line in lines]
 
     rows.check(
-        Path(__file__).with_name("stores.txt"), lambda lines: anyio.run(carried_out, lines, backend=backend)
+        Path(__file__).with_name("stores.txt"), lambda lines: anyio.run(outputs, lines, backend=backend)
     )
 
 
