@@ -247,6 +247,14 @@ def test_a_large_request_passes(running: tuple[DeployedProxy, Running]) -> None:
         assert b"Hello" in read_until(client, b"0\r\n\r\n")
 
 
+def test_a_request_that_is_too_large_gets_the_gateways_error(running: tuple[DeployedProxy, Running]) -> None:
+    proxy, _ = running
+    head = f"POST /v1/messages HTTP/1.1\r\nhost: {HOST}\r\ncontent-length: 67108865\r\nexpect: 100-continue\r\n\r\n"
+    with proxy.connect() as client:
+        client.sendall(head.encode())
+        assert b'"request_too_large"' in read_until(client, b"67108864")
+
+
 @pytest.mark.parametrize("path", ["/admin/accounts", "/%61dmin/accounts"])
 def test_the_accounts_are_not_for_clients(running: tuple[DeployedProxy, Running], path: str) -> None:
     proxy, (_, gateway) = running
