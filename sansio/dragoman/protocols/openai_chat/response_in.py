@@ -200,17 +200,19 @@ class ChatReader:
         self._usage_came_last = False
         index = choice.get("index")
         if type(index) is not int or index < 0:
-            index = position
+            # GitHub Copilot puts the text of a whole message and its calls into two choices without an index
+            # (recorded in 2025).
+            index = 0 if self._context.request.params.get("n") in (None, 1) else position
         state = self._choices.get(index)
         delta = choice.get("delta")
+        # Perplexity's whole responses have an empty delta besides (recorded in June 2026).
+        if self._is_whole or (delta is None and state is None):
+            delta = choice.get("message") or delta
         if state is None:
             CHOICES.check(len(self._choices) + 1, "/choices")
             state = self._choices[index] = ChoiceReader(
                 index, f"/choices/{index}", self._ids, self._model, self._ledger
             )
-            # Perplexity's whole responses have an empty delta besides (recorded in June 2026).
-            if delta is None or self._is_whole:
-                delta = choice.get("message") or delta
         logprobs = choice.get("logprobs")
         is_usual = choice.keys() <= _USUAL_CHOICE
         if not is_usual or logprobs is not None:
