@@ -149,6 +149,8 @@ class ChoiceReader(msgspec.Struct):
         annotations = delta.get("annotations")
         if type(annotations) is list:
             self._read_annotations(annotations, out)
+        elif has_content(annotations):  # GitHub Copilot's, about the code in the text (recorded in 2024)
+            self._ledger.dropped(f"{self.path}/message/annotations", "not an array")
         extra_content = delta.get(EXTRA_CONTENT)
         if type(extra_content) is dict:
             self._extra_content.update(extra_content)
