@@ -37,7 +37,7 @@ def split_stop_sequences(
     STOP_SEQUENCES.check(len(stops), path)
     STOP_CHARACTERS.check(sum(map(len, stops)), path)
     if len(stops) <= limit:
-        return value, ()
+        return (value if stops else None), ()
     to_search: list[str] = []
     for number, each in enumerate(stops[limit:], limit):
         if each and len(each) <= MAX_STOP_CHARS:
