@@ -16,7 +16,7 @@ def mark_error(result: ToolResult, content: MutableSequence[JSON], kind: str, le
 
     kind: the type of a part with text.
     """
-    ledger.altered(f"{result.path}/is_error", 'sent as the text "Error: " before the output')
+    ledger.altered(result.path, 'its failure was sent as the text "Error: " before the output')
     first = content[0] if content else {}
     if first.get("type") != kind:
         content.insert(0, {"type": kind, "text": "Error"})
