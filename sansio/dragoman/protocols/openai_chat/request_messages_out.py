@@ -186,6 +186,9 @@ class PartWriter:
         content.append({"type": "image_url", "image_url": image})
 
     def _file(self, part: Media, content: list[JSONObject]) -> None:
+        if self.native and is_document_url(part):
+            content.append({"type": "document_url"})  # write_part() adds what the client sent
+            return
         file: JSONObject = {}
         if part.detail is not None:
             self.ledger.dropped(f"{part.path}/detail", "Chat Completions has no detail setting for files")
@@ -216,6 +219,11 @@ class PartWriter:
             return part.data
         self.ledger.altered(f"{part.path}/title", "sent as the first line of the document's text")
         return f"{part.filename}\n\n{part.data}"
+
+
+def is_document_url(part: Media) -> bool:
+    """True for a file as Mistral's clients send it, which a relay keeps where and as it is."""
+    return (part.native or part.before or {}).get("type") == "document_url"
 
 
 def _data_uri(part: Media) -> str:

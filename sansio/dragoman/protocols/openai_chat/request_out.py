@@ -25,6 +25,7 @@ from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capa
 from dragoman.protocols.openai_chat.request_messages_out import (
     TEXT_PART_KEYS,
     PartWriter,
+    is_document_url,
     write_simple_turn,
     write_turn,
 )
@@ -280,7 +281,12 @@ class MessageWriter:
         content: list[JSONObject] = []
         images = self._capabilities.tool_images
         for part in result.parts:
-            if not isinstance(part, Media) or part.source == "text" or (part.kind == "image" and images):
+            if (
+                not isinstance(part, Media)
+                or part.source == "text"
+                or (part.kind == "image" and images)
+                or (self._native and is_document_url(part))
+            ):
                 self._writer.write_part(part, "user", content)
                 continue
             self._writer.write_part(part, "user", media)

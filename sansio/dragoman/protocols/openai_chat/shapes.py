@@ -96,7 +96,7 @@ PART_SHAPES: dict[str, dict[str, Shape]] = {
     "image_url": {"type": None, "image_url": members("url detail"), **_MARKS},
     "input_audio": {"type": None, "input_audio": members("data format"), **_MARKS},
     "file": {"type": None, "file": members("file_data file_id filename"), **_MARKS},
-    "document_url": members("type document_url document_name"),  # Mistral's, of a file
+    "document_url": {**members("type document_url document_name"), **_MARKS},  # Mistral's, of a file
     "refusal": members("type refusal"),
 }
 
