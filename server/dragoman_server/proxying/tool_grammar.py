@@ -30,9 +30,10 @@ MAX_DEFINITION = 16 * 1024
 MAX_TEXT = 256 * 1024
 # Seconds of this thread for all texts of a response, two microseconds a byte, because other requests wait.
 MAX_CHECK_S = 0.05
-# Seconds for all grammars of a request, after which no further one is compiled. Codex's takes 2 ms, one of 12 KiB may
-# take 6 s.
+# Seconds for all grammars of a request, after which no further one is compiled. Codex's takes 2 ms.
 _MAX_COMPILE_S = 1.0
+# Seconds for one of them. One that takes longer is not used, because it has 20 MB for each tenth of a second.
+_MAX_ONE_S = 0.1
 # Seconds for which a request waits for them, and for those of others. What is ready later, the next request has.
 _MAX_WAIT_S = 1.0
 # Bytes between readings of the clock.
@@ -44,8 +45,12 @@ _MAX_ITEMS_IN_ROW = 500
 # States and expressions of the lexer, for counts of counts and the like. Codex's grammar needs some hundreds.
 _MAX_LEXER_STATES = 20_000
 _LEXER_FUEL = 100_000
+# The same for the expressions of a grammar. Codex's needs 300, each one in a row of them two, and a class of Unicode,
+# such as \w, 13,000. If each in a row may be empty, the memory for it grows with the square of its length: 100 MB at
+# this limit.
+_INITIAL_FUEL = 2000
 # Every request of an agent has the same grammars.
-_MAX_COMPILED = 64
+_MAX_COMPILED = 16
 
 # Literals and comments of Lark, and what llguidance has in addition: intersections, complements, schemas and the like.
 # An intersection of 60 characters takes 20 s to compile, whatever the limits above are; the others may contain one.
@@ -157,7 +162,9 @@ def _compile_all(grammars: Collection[Grammar]) -> "dict[Grammar, LLMatcher | st
         elif time.thread_time() > deadline:
             found[grammar] = _TOO_LONG  # not kept, because a request with fewer grammars has the time
         else:
-            found[grammar] = _compiled[grammar] = _compile(grammar)
+            begun, matcher = time.thread_time(), _compile(grammar)
+            took_s = time.thread_time() - begun
+            found[grammar] = _compiled[grammar] = _TOO_LONG if took_s > _MAX_ONE_S else matcher
     for grammar in list(_compiled)[:-_MAX_COMPILED]:
         del _compiled[grammar]
     return found
@@ -186,7 +193,7 @@ def _compile(grammar: Grammar) -> "LLMatcher | str":
     except UnicodeEncodeError:  # half a surrogate pair, which JSON allows
         return _UNREADABLE
     limits = LLParserLimits(
-        initial_lexer_fuel=_LEXER_FUEL,
+        initial_lexer_fuel=_INITIAL_FUEL,
         step_lexer_fuel=_LEXER_FUEL,
         step_max_items=_MAX_ITEMS,
         max_items_in_row=_MAX_ITEMS_IN_ROW,

@@ -11,6 +11,7 @@ import gc
 import gzip
 import json
 import random
+import string
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +36,8 @@ from dragoman_server.settings import Price, ServerSettings, Settings, UpstreamSe
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS, UVLOOP), pytest.mark.no_cover]
 
 SIZE = 1024 * 1024
+# Of a terminal whose expression takes long to compile.
+PAIRS = "|".join([f"{letter}a" for letter in string.ascii_letters])
 # Of CPU, and of a call of the grammar's parser, which is not ours.
 LIMIT_S, PARSER_S = 0.035, 0.1
 TRIES = 3
@@ -80,7 +83,7 @@ REQUESTS = {
     ("responses", "items"): many(HI, '"input":[', "]"),
     ("responses", "references"): many('{"type":"item_reference","id":"msg_1"}', '"input":[', "]"),
     ("responses", "most references"): '"input":[' + ",".join(['{"type":"item_reference","id":"msg_1"}'] * 99_000) + "]",
-    ("responses", "a grammar"): f'"input":[{HI}],"tools":[{{"type":"custom","name":"f","format":{{"type":"grammar","syntax":"regex","definition":"' + r"\\p{L}*" * 1500 + '"}}]',
+    ("responses", "a grammar"): f'"input":[{HI}],"tools":[{{"type":"custom","name":"f","format":{{"type":"grammar","syntax":"lark","definition":"start: T\\nX: /({PAIRS})*/\\nT: ' + "X " * 700 + '"}}]',
     ("gemini", "parts"): many('{"text":"x"}', '"contents":[{"parts":[', "]}]"),
     ("gemini", "results"): many('{"functionResponse":{"name":"f","response":{}}}', '"contents":[{"parts":[', "]}]"),
     ("responses", "empty arrays"): many("[]", f'"input":[{HI}],"u":[', "]"),
