@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from dragoman._engine.response_machine import OPEN, Outcome, ResponseMachine
 from dragoman._ir.events import Event, Failed, Started, Stopped, Usage
@@ -27,8 +28,9 @@ from dragoman._wire.sse import Frame, encode_frames, parse_frames, parse_raw_eve
 from dragoman.codec import RelayObserver, ResponseContext, UpstreamSpec
 from dragoman.protocols import upstream_spec
 
-# Finish, usage and end marker are the last three frames, but for comments.
-_LAST_FRAMES = 64
+# Finish, usage and end marker are the last three frames; with several choices each may have a finish.
+_LAST_FRAMES = 16
+_LAST_RAW_EVENTS = 64  # with the comments between them
 # The last frames are in the last bytes. A frame that is longer than that is in its own read.
 _LAST_BYTES = 16 * 1024
 # Before the first content: the first frames of a response, which may repeat the request's instructions and tools.
@@ -281,10 +283,11 @@ class Relay(ResponseMachine):
     def _observe_recent(self) -> None:
         """Pass the last frames to the observer."""
         if self._recent:
-            raw_events = with_lf(b"".join(self._recent)).rsplit(b"\n\n", _LAST_FRAMES)
+            raw_events = with_lf(b"".join(self._recent)).rsplit(b"\n\n", _LAST_RAW_EVENTS)[-_LAST_RAW_EVENTS:]
             self._recent.clear()
             self._recent_bytes = 0
-            self._observe(filter(None, map(parse_raw_event, raw_events[-_LAST_FRAMES:])))
+            last = islice(filter(None, map(parse_raw_event, reversed(raw_events))), _LAST_FRAMES)
+            self._observe(reversed([*last]))
 
     def _observe(self, frames: Iterable[Frame]) -> None:
         observer = self._observer
