@@ -50,25 +50,23 @@ async def find_local_servers(
     environ: Mapping[str, str], servers: Sequence[LocalServer] = LOCAL_SERVERS
 ) -> list[FoundServer]:
     """Return the servers that respond, in the order of `servers`. Another Dragoman is none of them."""
-    found: dict[str, FoundServer] = {}
 
-    async def find(client: UpstreamClient, server: LocalServer) -> None:
+    async def find(client: UpstreamClient, server: LocalServer) -> FoundServer | None:
         with anyio.move_on_after(_TIMEOUT_S):
             if await is_dragoman(origin_of(server.base_url)[0]):
-                return
+                return None
             try:
                 models = await _models_of(client, server, environ)
+                return FoundServer(_identified(server, models), models)
             except AccountRefused:
-                found[server.base_url] = FoundServer(server, None)
+                return FoundServer(server, None)
             except ModelListError:
-                return
-            else:
-                found[server.base_url] = FoundServer(_identified(server, models), models)
+                return None
+        return None
 
     async with UpstreamClient(transport=Http1Transport()) as client, anyio.create_task_group() as tasks:
-        for server in servers:
-            tasks.start_soon(find, client, server)
-    in_order = [found[server.base_url] for server in servers if server.base_url in found]
+        looks = [tasks.start_soon(find, client, server) for server in servers]
+    in_order = [found for look in looks if (found := look.return_value) is not None]
     # Two ports may have the same program; the names of upstreams differ.
     names = Counter(found_server.server.name for found_server in in_order)
     return [

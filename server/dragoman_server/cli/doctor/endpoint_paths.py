@@ -97,15 +97,13 @@ async def served_paths(
     endpoints: Sequence[EndpointPath],
 ) -> list[EndpointPath]:
     """Return the endpoints at which a server refuses a body that is no request, in their order."""
-    statuses: dict[EndpointPath, int] = {}
 
-    async def look(endpoint: EndpointPath) -> None:
+    async def is_there(endpoint: EndpointPath) -> bool:
         with suppress(UpstreamError):
-            statuses[endpoint] = await status_at(sender, upstream, account, endpoint)
+            status = await status_at(sender, upstream, account, endpoint)
+            return 400 <= status < 500 and not is_missing(status)
+        return False
 
     async with anyio.create_task_group() as tasks:
-        for endpoint in endpoints:
-            tasks.start_soon(look, endpoint)
-    return [
-        each for each in endpoints if 400 <= statuses.get(each, 0) < 500 and not is_missing(statuses[each])
-    ]
+        looks = [tasks.start_soon(is_there, endpoint) for endpoint in endpoints]
+    return [endpoint for endpoint, look in zip(endpoints, looks, strict=True) if look.return_value]

@@ -39,18 +39,16 @@ async def online_findings(
 
     timeout_s, spend, first_requests: see UpstreamExamination.
     """
-    port: list[CheckFinding] = []
-    accounts: list[CheckFinding] = []
-    usage: list[CheckFinding] = []
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_examine_port, loaded, port)
-        tasks.start_soon(_examine_store, loaded, "account_store", accounts)
-        tasks.start_soon(_examine_store, loaded, "usage_store", usage)
+        port = tasks.start_soon(_examine_port, loaded)
+        accounts = tasks.start_soon(_examine_store, loaded, "account_store")
+        usage = tasks.start_soon(_examine_store, loaded, "usage_store")
         examinations = await examine_upstreams(
             loaded, timeout_s=timeout_s, spend=spend, first_requests=first_requests
         )
     upstreams = [finding for examination in examinations for finding in examination.findings]
-    return [*port, *accounts, *usage, *_clock(examinations), *upstreams]
+    stores = (*accounts.return_value, *usage.return_value)
+    return [port.return_value, *stores, *_clock(examinations), *upstreams]
 
 
 async def examine_upstreams(
@@ -78,31 +76,29 @@ async def examine_upstreams(
     return examinations
 
 
-async def _examine_port(loaded: LoadedConfig, findings: list[CheckFinding]) -> None:
+async def _examine_port(loaded: LoadedConfig) -> CheckFinding:
     server = loaded.settings.server
     subject, place = "server.port", loaded.origin("server", "port").changed_at
     try:
         bind(server).close()
     except AddressInUse as error:
         listener = await find_listener(error.address)
-        if listener.url is None:
-            fix = f"{port_advice(error.address)}, or change the port: {place}"
-            findings.append(CheckFinding.error("port", subject, f"{error} by {listener}", fix))
-        else:
-            findings.append(CheckFinding.note("port", subject, f"is in use by {listener}"))
+        if listener.url is not None:
+            return CheckFinding.note("port", subject, f"is in use by {listener}")
+        fix = f"{port_advice(error.address)}, or change the port: {place}"
+        return CheckFinding.error("port", subject, f"{error} by {listener}", fix)
     except StartupError as error:
         text, _, fix = str(error).partition("; ")
         fix = fix or f"change the address: {loaded.origin('server', 'host').changed_at}"
-        findings.append(CheckFinding.error("port", subject, text, fix))
-    else:
-        findings.append(CheckFinding.ok("port", subject, f"{server.host} port {server.port} is free"))
+        return CheckFinding.error("port", subject, text, fix)
+    return CheckFinding.ok("port", subject, f"{server.host} port {server.port} is free")
 
 
-async def _examine_store(loaded: LoadedConfig, name: str, findings: list[CheckFinding]) -> None:
+async def _examine_store(loaded: LoadedConfig, name: str) -> list[CheckFinding]:
     server = loaded.settings.server
     url: Secret | None = getattr(server, f"{name}_url")
     if getattr(server, name) != "valkey" or url is None:
-        return
+        return []
     # They need the extra.
     from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
     from dragoman_server.usage.stores.valkey import ValkeyUsageStore
@@ -116,7 +112,7 @@ async def _examine_store(loaded: LoadedConfig, name: str, findings: list[CheckFi
         store = usage = ValkeyUsageStore(url.reveal())
         write = partial(usage.add, UsageBatch("doctor", {}, {}, 0))
         report = CheckFinding.warning  # the gateway serves without it
-    subject = f"server.{name}_url"
+    subject, findings = f"server.{name}_url", list[CheckFinding]()
     failure = f"the store did not respond within {_STORE_S:g} s"
     with anyio.move_on_after(_STORE_S):
         async with store.running():
@@ -128,14 +124,13 @@ async def _examine_store(loaded: LoadedConfig, name: str, findings: list[CheckFi
                     await stored.refresh()
                     keys = [*loaded.settings.client_keys, *stored.keys.values()]
                     known = set(key_findings(loaded.settings, loaded.settings.client_keys, all_known=False))
-                    findings += [each for each in key_findings(loaded.settings, keys) if each not in known]
+                    findings = [each for each in key_findings(loaded.settings, keys) if each not in known]
             except (AccountStoreError, UsageStoreError) as error:
                 failure = str(error)
     if not failure:
-        findings.append(CheckFinding.ok("store", subject, "the store responds"))
-        return
+        return [*findings, CheckFinding.ok("store", subject, "the store responds")]
     fix = f"start the server, or correct the URL: {loaded.origin('server', f'{name}_url').changed_at}"
-    findings.append(report("store", subject, loaded.settings.mask(failure), fix))
+    return [*findings, report("store", subject, loaded.settings.mask(failure), fix)]
 
 
 def _clock(examinations: Sequence[UpstreamExamination]) -> Iterator[CheckFinding]:

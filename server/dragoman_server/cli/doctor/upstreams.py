@@ -121,15 +121,10 @@ class UpstreamExamination:
         accounts = self.loaded.settings.accounts_of(self.upstream)
         found = [account for account in accounts if cloud_credential(self.upstream, account) is not None]
         self._add(await self._each(self._credential, found))
-        paths: list[CheckFinding] = []
-
-        async def look() -> None:
-            async with self.limiter:
-                paths.extend(await self._paths(accounts[0]))
-
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(look)
+            look = tasks.start_soon(self._paths, accounts[0])
             listed = await self._each(self._list, accounts) if can_list(self.upstream) else []
+        paths = look.return_value
         # A wrong path is reported once, by the check that knows how to correct it.
         if any(finding.check == "protocol" for finding in paths):
             listed = [finding for finding in listed if finding.check != "base_url"]
@@ -157,16 +152,14 @@ class UpstreamExamination:
         accounts: Sequence[AccountSettings],
     ) -> list[CheckFinding]:
         """Examine the accounts at the same time, and return the findings in the accounts' order."""
-        found: dict[str, CheckFinding] = {}
 
-        async def one(account: AccountSettings) -> None:
+        async def one(account: AccountSettings) -> CheckFinding:
             async with self.limiter:
-                found[account.id] = await examine(account)
+                return await examine(account)
 
         async with anyio.create_task_group() as tasks:
-            for account in accounts:
-                tasks.start_soon(one, account)
-        return [found[account.id] for account in accounts]
+            found = [tasks.start_soon(one, account) for account in accounts]
+        return [each.return_value for each in found]
 
     async def _credential(self, account: AccountSettings) -> CheckFinding:
         """Find the credentials of an account that has no key, and say whose they are and how long they last."""
@@ -188,19 +181,20 @@ class UpstreamExamination:
     async def _paths(self, account: AccountSettings) -> list[CheckFinding]:
         """Look where the upstream's protocols are served, and if one is not, which others are."""
         exchange, upstream = Exchange(self.client), self._patient
-        findings = []
-        with anyio.move_on_after(self.timeout_s * _WAITS):
-            for endpoint in configured_paths(upstream):
-                try:
-                    status = await status_at(exchange, upstream, account, endpoint)
-                except UpstreamError as error:
-                    return [self._not_sent(account, error)]
-                self._responds = True
-                if is_missing(status):
-                    served = await served_paths(self.client, upstream, account, other_paths(upstream))
-                    findings.append(self._misplaced(endpoint, status, served))
-                elif status in _REFUSED:
-                    findings.append(self._failed(account, cause_of_status(status)))
+        findings: list[CheckFinding] = []
+        async with self.limiter:
+            with anyio.move_on_after(self.timeout_s * _WAITS):
+                for endpoint in configured_paths(upstream):
+                    try:
+                        status = await status_at(exchange, upstream, account, endpoint)
+                    except UpstreamError as error:
+                        return [self._not_sent(account, error)]
+                    self._responds = True
+                    if is_missing(status):
+                        served = await served_paths(self.client, upstream, account, other_paths(upstream))
+                        findings.append(self._misplaced(endpoint, status, served))
+                    elif status in _REFUSED:
+                        findings.append(self._failed(account, cause_of_status(status)))
         return findings
 
     def _misplaced(self, endpoint: EndpointPath, status: int, served: Sequence[EndpointPath]) -> CheckFinding:
