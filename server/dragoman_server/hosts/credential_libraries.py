@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -113,45 +114,27 @@ def _google_file(path: str, scope: str) -> Any:
 def _google_request() -> Any:
     """Return what google-auth sends its requests with: httpx2, so that it needs no second HTTP client."""
     import google.auth.exceptions
-    import google.auth.transport
     import httpx2
 
     errors: Any = google.auth.exceptions
 
-    class TokenResponse(google.auth.transport.Response):
-        def __init__(self, response: httpx2.Response) -> None:
-            self._response = response
+    def send(
+        url: str,
+        method: str = "GET",
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        **more: object,
+    ) -> SimpleNamespace:
+        try:
+            # A client for each request: no connection outlives it. It follows no redirect.
+            with httpx2.Client(timeout=timeout or _TOKEN_S) as client:
+                response = client.request(method, url, content=body, headers=headers)
+        except httpx2.HTTPError as error:
+            raise errors.TransportError(error) from None
+        return SimpleNamespace(status=response.status_code, headers=response.headers, data=response.content)
 
-        @property
-        def status(self) -> int:
-            return self._response.status_code
-
-        @property
-        def headers(self) -> Mapping[str, str]:
-            return self._response.headers
-
-        @property
-        def data(self) -> bytes:
-            return self._response.content
-
-    class TokenRequest(google.auth.transport.Request):
-        def __call__(
-            self,
-            url: str,
-            method: str = "GET",
-            body: bytes | None = None,
-            headers: Mapping[str, str] | None = None,
-            timeout: float | None = None,
-            **more: object,
-        ) -> TokenResponse:
-            try:
-                # A client for each request: no connection outlives it. It follows no redirect.
-                with httpx2.Client(timeout=timeout or _TOKEN_S) as client:
-                    return TokenResponse(client.request(method, url, content=body, headers=headers))
-            except httpx2.HTTPError as error:
-                raise errors.TransportError(error) from None
-
-    return TokenRequest()
+    return send
 
 
 # Seconds for one request for a token.
