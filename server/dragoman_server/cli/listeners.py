@@ -7,6 +7,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from itertools import takewhile
 from pathlib import Path
 
 import anyio
@@ -158,12 +159,8 @@ def _command(directory: Path) -> str:
     words = (
         (directory / "cmdline").read_bytes()[: 4 * _MAX_COMMAND_LENGTH].decode(errors="replace").split("\0")
     )
-    kept: list[str] = []
-    for word in filter(None, words):
-        # `python -m module`
-        if word.startswith("-") and word != "-m":
-            break
-        kept.append(word)
+    # `python -m module`
+    kept = list(takewhile(lambda word: word == "-m" or not word.startswith("-"), filter(None, words)))
     if kept:
         kept[0] = Path(kept[0]).name
     command = printable(" ".join(kept), "?")

@@ -186,27 +186,23 @@ class SQLiteResponseStore:
     async def put(self, response: StoredResponse) -> bool:
         if self._is_too_large(response):
             return False
-        failures: list[Exception] = []
-        written = anyio.Event()
 
-        async def write() -> None:
+        async def write() -> Exception | None:
             try:
                 await self._in_room(response.size, lambda: self._insert(response))
             except Exception as error:  # it is the caller's, and must not end the group
-                failures.append(error)
-            finally:
-                written.set()
+                return error
+            return None
 
         if self._writing is None:
             raise RuntimeError("the response store is used outside its running() block")
-        self._writing.start_soon(write)
+        writing = self._writing.start_soon(write)
         with anyio.move_on_after(PUT_S):
-            await written.wait()
-        if not written.is_set():
-            raise ResponseStoreError(f"{self._file.name}: it was not written within {PUT_S:g} s")
-        if failures:
-            raise failures[0]
-        return True
+            failure = await writing
+            if failure is not None:
+                raise failure
+            return True
+        raise ResponseStoreError(f"{self._file.name}: it was not written within {PUT_S:g} s")
 
     async def get(self, owner: str, id: str, now: int) -> StoredResponse | None:
         return await self._file.call(lambda: self._get(owner, id, now))
