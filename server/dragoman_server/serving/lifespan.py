@@ -76,7 +76,8 @@ class _Lifespan:
         return {"type": "lifespan.shutdown"}
 
     async def _send(self, message: Message) -> None:
-        if message["type"] == "lifespan.startup.failed":
+        # Starlette reports a start that was cancelled, too.
+        if message["type"] == "lifespan.startup.failed" and self.failure is None:
             # The message may be a whole traceback; its last line is the exception.
             lines = message.get("message", "").strip().splitlines() or ["no reason was given"]
             name, _, text = lines[-1].strip().partition(": ")

@@ -35,7 +35,11 @@ class Application:
             if isinstance(step, Exception):
                 raise step
             if isinstance(step, int):
-                await anyio.sleep(step)
+                try:
+                    await anyio.sleep(step)
+                except BaseException:  # as Starlette does
+                    await send({"type": f"lifespan.{stage}.failed", "message": "Traceback\nCancelled"})
+                    raise
                 step = "complete"
             message = "Traceback\n  line\nOSError: no database\n"
             await send({"type": f"lifespan.{stage}.{step}", "message": message})
