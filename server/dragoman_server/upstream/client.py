@@ -95,7 +95,9 @@ class UpstreamResponse:
             proxy = _env_proxy(self._request.url.parsed, of_environment)
         transport = self._client._direct if proxy is None else self._client._transport_by(proxy, self._where)
         if transport is None:
-            raise RuntimeError("the upstream client is used outside its `async with` block")
+            raise RuntimeError(
+                "the upstream client is not open: enter it, or the lifespan() of the application that has it"
+            )
         self.status, headers, self._body = await transport.send(self._request)
         if codings := [value for name, value in headers if name == "content-encoding"]:
             try:
