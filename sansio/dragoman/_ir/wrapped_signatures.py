@@ -122,6 +122,8 @@ def _decoded(text: str) -> bytes:
 
 # A value that was made here, and not by a vendor, travels like a signature of this origin.
 _OWN_ORIGIN = "dragoman"
+# Ends text that no signature is about, in a client's protocol that has signatures behind what they are about.
+SEPARATOR = Signature(_OWN_ORIGIN, {})
 _SUMMARY_PREFIX = "Summary of the conversation so far:\n"
 
 

@@ -34,7 +34,7 @@ from dragoman._ir.request import (
     ToolResult,
 )
 from dragoman._ir.shape import OBJECT, STRING, read_members
-from dragoman._ir.wrapped_signatures import Signer
+from dragoman._ir.wrapped_signatures import SEPARATOR, Signer
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode, encode_text, text_or_none, wrong_type
 from dragoman.protocols.gemini import shapes, tables
@@ -223,6 +223,8 @@ class ConversationReader(msgspec.Struct):
         signatures = self.signer.unwrap_list(text)
         if not signatures:
             return (Reasoning("", None, path, forged=True),)
+        if signatures[0] == SEPARATOR:
+            return (Reasoning("", SEPARATOR, path),)
         self._signed_later += thoughts
         readable = "".join([thought.text for thought in thoughts]) + seen
         first, *others = signatures
@@ -375,14 +377,20 @@ def _foreign_first(parts: list[Part]) -> list[Part]:
     """Put what other vendors signed before the texts that it was sent behind."""
     out: list[Part] = []
     texts: list[Part] = []
+    carrier = None  # the path of the field that the part before came from
     for part in parts:
-        if type(part) is Text:
-            texts.append(part)
+        if part.path == carrier:
+            out.append(part)
             continue
-        if type(part) is not Reasoning or part.signature is None or part.signature.origin == NAME:
+        is_foreign = type(part) is Reasoning and part.signature is not None and part.signature.origin != NAME
+        if carrier is not None or not (is_foreign or type(part) is Text):
             out += texts
             texts.clear()
-        out.append(part)
+        carrier = part.path if is_foreign else None
+        if type(part) is Text:
+            texts.append(part)
+        elif type(part) is not Reasoning or part.signature != SEPARATOR:
+            out.append(part)
     return out + texts
 
 

@@ -15,6 +15,7 @@ from dragoman._ir.events import Event, Opaque, Signature, Usage
 from dragoman._ir.fast_path import Delta
 from dragoman._ir.losses import Ledger
 from dragoman._ir.tools import arguments_object
+from dragoman._ir.wrapped_signatures import SEPARATOR
 from dragoman._wire.json import JSON, JSONObject, encode, encode_strings
 from dragoman.codec import ResponseContext
 from dragoman.protocols.gemini.checks import objects
@@ -137,7 +138,7 @@ class CandidateWriter(msgspec.Struct):
         """Keep a signature for the part that it belongs to, or that carries it."""
         native = signature.native
         if signature.origin != NAME or type(native) is not dict:
-            if self._texts and self._signatures:  # they are about the text before
+            if self._texts:  # the signatures so far are about it
                 self._add({"text": "", SIGNATURE: self._carrier()})
             self._signatures.append(signature)
         elif native.get(SIGNED) == "text" and not self.parts.parts:
@@ -152,6 +153,7 @@ class CandidateWriter(msgspec.Struct):
             part: JSONObject = {"functionCall": {"id": tool.call_id, "name": tool.name, "args": arguments}}
             if self._signatures:
                 part[SIGNATURE] = self._carrier()
+            self._texts = False
             self._add(part)
         elif complete:
             self._malformed = text
@@ -160,7 +162,7 @@ class CandidateWriter(msgspec.Struct):
             self._ledger.dropped(path, "a call that was cut off")
 
     def _carrier(self) -> str:
-        carried, self._signatures = self._signatures, []
+        carried, self._signatures = self._signatures or [SEPARATOR], []
         self._texts = False
         return self._context.signer.wrap_list(carried)
 
