@@ -184,7 +184,7 @@ class CandidateReader(msgspec.Struct):
         note_unread(noted, _CANDIDATE, self._path, self._ledger)
         for name in kept:
             value = candidate.get(name)
-            if name not in _METADATA or (type(value) is dict and value):
+            if name not in _METADATA or (type(value) is dict and value and value != self._members.get(name)):
                 self._members[name] = value
                 if not self._blocks.same_protocol:
                     self._uncited[name] = deque(_cited({name: value}))
