@@ -12,7 +12,6 @@ and the valid bytes before it are returned, so the result does not depend on how
 import enum
 import re
 from abc import ABC, abstractmethod
-from functools import lru_cache
 
 from dragoman_server.streams.http1_head import FIELD_LINE
 
@@ -31,6 +30,8 @@ _PADDED_SIZE_LINE = re.compile(rb"%b%b(?:%b)?\r\n" % (_SIZE, _BLANKS, _EXTENSION
 _SIZE_LINE_START = re.compile(rb"%b%b(?:%b)?\r?" % (_SIZE, _BLANKS, _EXTENSION))
 _TRAILER_LINE = re.compile(FIELD_LINE)
 _MAX_DIGITS = 16
+_KEPT_SIZES = 256
+_SMALL_READ = 4 * 1024
 _LINE_END = b"\r\n"
 _CR = _LINE_END[0]  # as a number: `in` finds one four times as fast as a byte
 _HEX_DIGITS = b"0123456789abcdefABCDEF"
@@ -113,11 +114,19 @@ class _State(enum.Enum):
 _AT_SIZE = _State.SIZE
 
 
-# A stream has a few sizes, again and again.
-@lru_cache(maxsize=256)
-def _plain_size(digits: bytes) -> int:
-    """Return the size of a chunk, -1 for what is none and for the last one."""
-    return -1 if not digits or digits.strip(_HEX_DIGITS) else int(digits, 16) or -1
+class _PlainSizes(dict[bytes, int]):
+    """The size of a chunk by its digits, -1 for what is none and for the last one. A stream has few different ones."""
+
+    def __missing__(self, digits: bytes) -> int:
+        if not 0 < len(digits) <= _MAX_DIGITS or digits.strip(_HEX_DIGITS):
+            return -1
+        if len(self) >= _KEPT_SIZES:
+            self.clear()
+        size = self[digits] = int(digits, 16) or -1
+        return size
+
+
+_SIZES = _PlainSizes()
 
 
 def _take_plain_chunks(data: bytes, position: int, parts: list[bytes]) -> int:
@@ -129,7 +138,7 @@ def _take_plain_chunks(data: bytes, position: int, parts: list[bytes]) -> int:
     count = 0
     # Nothing says that the last line has ended.
     for digits, size in zip(lines[::2], map(len, lines[1:-1:2])):  # noqa: B905
-        if len(digits) > _MAX_DIGITS or _plain_size(digits) != size:
+        if _SIZES[digits] != size:
             break
         count += 2
     parts += lines[1:count:2]
@@ -159,6 +168,11 @@ class ChunkedBody(BodyDecoder):
         if self._pending:
             data = self._pending + data
             self._pending = b""
+        if self._state is _AT_SIZE and len(data) <= _SMALL_READ:
+            # An event that comes alone is one chunk.
+            digits, _, rest = data.partition(_LINE_END)
+            if _SIZES[digits] == len(rest) - 2 and rest.endswith(_LINE_END):
+                return rest[:-2]
         parts: list[bytes] = []
         position, end = 0, len(data)
         is_first = True
@@ -168,7 +182,7 @@ class ChunkedBody(BodyDecoder):
                     # Most chunks are whole, and have only digits on their size line.
                     digits, line_end, _ = data[position : position + _MAX_DIGITS + 2].partition(_LINE_END)
                     start = position + len(digits) + 2
-                    stop = start + _plain_size(digits)
+                    stop = start + _SIZES[digits]
                     if stop > start and line_end and data[stop : stop + 2] == _LINE_END:
                         parts.append(data[start:stop])
                         position = stop + 2
