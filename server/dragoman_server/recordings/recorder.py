@@ -81,7 +81,7 @@ class _File:
 
 
 @dataclass(slots=True)
-class _Response:
+class _IncomingResponse:
     """A response as it comes. file: in the place of pieces, where its body is not recorded."""
 
     status: int | None = None
@@ -107,7 +107,7 @@ class Tape:
     body: bytes = b""
     model: str = ""
     attempts: list["_Attempt"] = field(default_factory=list)
-    response: _Response = field(default_factory=_Response)
+    response: _IncomingResponse = field(default_factory=_IncomingResponse)
     completed: bool = False
     complete: bool = True
     file: _File = field(default_factory=_File)
@@ -130,7 +130,7 @@ class Tape:
         self.complete = self.complete and len(kept) == len(data)
         return kept
 
-    def add(self, response: _Response, data: bytes) -> None:
+    def add(self, response: _IncomingResponse, data: bytes) -> None:
         """Record bytes of a response that came together, as far as they may still be recorded."""
         kind = media_type(response.headers)
         row, is_error = self.row, (response.status or 200) >= 400
@@ -196,7 +196,7 @@ class _Attempt:
     destination: Destination
     account: str
     call: UpstreamCall
-    response: _Response = field(default_factory=_Response)
+    response: _IncomingResponse = field(default_factory=_IncomingResponse)
     error: str | None = None
     file: _File = field(default_factory=_File)
 
