@@ -6,6 +6,7 @@ Tests of all stores and tests of concurrency run on both backends.
 import gc
 import importlib
 import os
+import re
 import sqlite3
 import stat
 import subprocess
@@ -19,6 +20,7 @@ import anyio
 import anyio.lowlevel
 import msgspec
 import pytest
+import rows
 from valkey_server import ValkeyServer, valkey_server
 from virtual_time import REAL_BACKENDS
 
@@ -49,9 +51,9 @@ LIMITS = ResponseStoreLimits(max_bytes=1_000_000, max_age_s=3600)
 class Kind:
     """Makes stores of one kind. Those with a file have the same one."""
 
-    def __init__(self, name: str, folder: Path, url: str = "") -> None:
+    def __init__(self, name: str, folder: Path, server: ValkeyServer | None = None) -> None:
         self.name = name
-        self.url = url
+        self.server = server
         self.path = folder / "responses.db"
 
     @asynccontextmanager
@@ -63,9 +65,16 @@ class Kind:
             case "sqlite":
                 store = SQLiteResponseStore(str(self.path), limits)
             case _:
-                store = ValkeyResponseStore(self.url, limits)
+                store = ValkeyResponseStore(self.server.url, limits)
         async with store.running():
             yield store
+
+    def clear(self) -> None:
+        """Forget what earlier stores have left."""
+        if self.server is not None:
+            self.server.command("FLUSHALL")
+        for file in self.path.parent.glob("responses.db*"):
+            file.unlink()
 
 
 @pytest.fixture(scope="module")
@@ -76,11 +85,10 @@ def server() -> Iterator[ValkeyServer]:
 
 @pytest.fixture(params=["memory", "sqlite", "valkey"])
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
-    if request.param != "valkey":
-        return Kind(request.param, tmp_path)
-    server: ValkeyServer = request.getfixturevalue("server")
-    server.command("FLUSHALL")
-    return Kind(request.param, tmp_path, server.url)
+    server = request.getfixturevalue("server") if request.param == "valkey" else None
+    kind = Kind(request.param, tmp_path, server)
+    kind.clear()
+    return kind
 
 
 @pytest.fixture
@@ -124,106 +132,6 @@ def response(
     return StoredResponse(id, owner, created, body, input_items, output_items)
 
 
-async def test_a_stored_response_is_found_unchanged(store: ResponseStore) -> None:
-    input_items = (item("a"), item("b"), item("a"), item("c", "語"))
-    stored = response(body=b'{"id":"resp_1"}', input_items=input_items, output_items=(item("d"), item("b")))
-    for each in (stored, response(input_items=(), output_items=())):
-        assert await store.put(each)
-        assert await store.get("", "resp_1", NOW) == each
-
-
-async def test_an_unknown_id_is_not_found(store: ResponseStore) -> None:
-    assert await store.get("", "resp_1", NOW) is None
-    assert await item_of(store, "", "msg_1", NOW) is None
-    assert not await store.delete("", "resp_1")
-
-
-async def test_of_two_items_with_one_id_the_later_one_is_found(store: ResponseStore) -> None:
-    await store.put(response("resp_1", input_items=(item("x", "first"),)))
-    await store.put(response("resp_2", input_items=(item("x", "second"),)))
-    assert await item_of(store, "", "x", NOW) == item("x", "second")
-    for id, text in (("resp_1", "first"), ("resp_2", "second")):
-        assert (await store.get("", id, NOW)).input == (item("x", text),)
-    await store.delete("", "resp_1")
-    assert await item_of(store, "", "x", NOW) == item("x", "second")
-
-
-async def test_deleting_one_leaves_the_others_whole(store: ResponseStore) -> None:
-    """The conversation of the second one goes on, though the first one is deleted."""
-    first = response("resp_1")
-    second = response(
-        "resp_2", input_items=(*first.input, *first.output, item("msg_3")), output_items=(item("msg_4"),)
-    )
-    await store.put(first)
-    await store.put(second)
-    assert await store.delete("", "resp_1")
-    assert not await store.delete("", "resp_1")
-    assert await store.get("", "resp_1", NOW) is None
-    assert await store.get("", "resp_2", NOW) == second
-    assert await item_of(store, "", "msg_1", NOW) == item("msg_1")
-    assert await store.delete("", "resp_2")
-    assert await item_of(store, "", "msg_1", NOW) is None
-
-
-async def test_owners_do_not_see_each_other(store: ResponseStore) -> None:
-    mine, theirs = response(owner="me"), response(owner="them", body=b'{"theirs":1}')
-    await store.put(mine)
-    await store.put(theirs)
-    assert await store.get("me", "resp_1", NOW) == mine
-    assert await store.get("them", "resp_1", NOW) == theirs
-    assert await store.get("", "resp_1", NOW) is None
-    assert await item_of(store, "", "msg_1", NOW) is None
-    assert not await store.delete("", "resp_1")
-    assert await store.delete("them", "resp_1")
-    assert await store.get("me", "resp_1", NOW) == mine
-    assert await item_of(store, "them", "msg_1", NOW) is None
-    assert await item_of(store, "me", "msg_1", NOW) == item("msg_1")
-
-
-# Limits.
-
-
-async def test_old_responses_expire(store: ResponseStore) -> None:
-    await store.put(response("resp_old", input_items=(item("old"),), output_items=()))
-    await store.put(response("resp_new", created=NOW + 1, input_items=(item("new"),), output_items=()))
-    last = NOW + LIMITS.max_age_s
-    assert await store.get("", "resp_old", last) is not None
-    assert await store.get("", "resp_old", last + 1) is None
-    assert await item_of(store, "", "old", last + 1) is None
-    assert await store.get("", "resp_new", last + 1) is not None
-    assert await item_of(store, "", "new", last + 1) is not None
-    assert await item_of(store, "", "new", last + 2) is None
-    assert await store.get("", "resp_new", NOW) is None, "it is not merely hidden"
-
-
-async def ids_of(store: ResponseStore, count: int) -> list[int]:
-    return [number for number in range(count) if await store.get("", f"resp_{number}", NOW) is not None]
-
-
-def large(number: int) -> StoredResponse:
-    return response(f"resp_{number}", input_items=(item(f"msg_{number}", "x" * 10_000),), output_items=())
-
-
-async def test_the_oldest_go_when_there_is_too_much(kind: Kind) -> None:
-    async with kind(ResponseStoreLimits(35_000, 3600)) as store:
-        for number in range(5):
-            assert await store.put(large(number))
-        assert await ids_of(store, 5) == [2, 3, 4]
-        assert await item_of(store, "", "msg_1", NOW) is None
-        # The place of what was dropped can be used again.
-        for number in range(5, 8):
-            assert await store.put(large(number))
-        assert await ids_of(store, 8) == [5, 6, 7]
-
-
-async def test_a_response_larger_than_the_limit_is_not_stored_and_drops_nothing(kind: Kind) -> None:
-    async with kind(ResponseStoreLimits(20_000, 3600)) as store:
-        assert await store.put(large(0))
-        assert not await store.put(response("resp_1", input_items=(item("m", "x" * 20_000),)))
-        assert not await store.put(response("resp_2", body=b"x" * 20_000))
-        assert await ids_of(store, 3) == [0]
-
-
 # Logs of events.
 
 KEY = ("", "resp_1")
@@ -241,9 +149,9 @@ def opened(id: str = "resp_1", created: int = NOW) -> StoredResponse:
     return msgspec.structs.replace(response(id, created=created, output_items=()), lease=LEASE)
 
 
-async def texts_after(store: ResponseStore, number: int, now: int = NOW) -> str:
+async def texts_after(store: ResponseStore, number: int, now: int = NOW, id: str = "resp_1") -> str:
     """The state of the log, and the events behind a number."""
-    page = await store.read_events(KEY, number, now)
+    page = await store.read_events(("", id), number, now)
     if page is None:
         return "none"
     log, found = page
@@ -253,29 +161,74 @@ async def texts_after(store: ResponseStore, number: int, now: int = NOW) -> str:
     return f"{'open' if log.lease else 'closed'} {log.first}-{log.next}: {texts}".rstrip()
 
 
-async def test_events_can_be_read_from_any_number_on(store: ResponseStore) -> None:
-    assert await texts_after(store, -1) == "none"
-    assert await store.open(opened())
-    assert await store.get("", "resp_1", NOW) == opened()
-    assert await texts_after(store, -1) == "open 0-0:"
-    for batch in (events(0, "a"), events(1, "b", "c", "d"), events(4, "e", "f")):
-        assert await store.append(KEY, batch, NOW)
-        assert await store.append(KEY, batch, NOW), "it is there already"
-    expected = ["a b c d e f", "b c d e f", "c d e f", "d e f", "e f", "f", "", ""]
-    for number, texts in enumerate(expected):
-        assert await texts_after(store, number - 1) == f"open 0-6: {texts}".rstrip()
-    for wrong in (events(7, "x"), events(5, "f", "x")):
-        assert not await store.append(KEY, wrong, NOW)
-        assert not await store.close(response(), wrong)
-    assert not await store.close(response(), events(5, "g")), "another has written its number"
-    assert await store.close(response(), events(6, "g"))
-    assert await store.get("", "resp_1", NOW) == response()
-    assert await item_of(store, "", "msg_2", NOW) == item("msg_2")
-    assert await texts_after(store, 4) == "closed 0-7: f g"
-    assert not await store.append(KEY, events(7, "x"), NOW)
-    assert not await store.close(response(), NO_EVENTS)
-    assert await texts_after(store, 4, NOW + LOG_KEPT_S) == "closed 0-7: f g"
-    assert await texts_after(store, 4, NOW + LOG_KEPT_S + 1) == "none"
+# Operations as lines of text.
+
+
+def long(text: str) -> str:
+    """`x*9` is xxxxxxxxx."""
+    letter, _, count = text.partition("*")
+    return letter * int(count or 1)
+
+
+def shown(response: StoredResponse) -> str:
+    items = [
+        [f"{each.id}:{each.data[9:-2].decode()}" for each in group]
+        for group in (response.input, response.output)
+    ]
+    leases = [f"lease={response.lease - NOW:g}"] * bool(response.lease)
+    of = f"{response.owner or 'nobody'}'s {response.id} of {response.created - NOW}"
+    return " ".join([of, response.body.decode(), *items[0], ">", *items[1], *leases])
+
+
+async def carried_out(store: ResponseStore, line: str) -> str:
+    """Carry out a line of stores.txt, and return what comes out."""
+    word, id, *rest = line.split()
+    options = dict(each.split("=") for each in rest if "=" in each)
+    names = [each for each in rest if "=" not in each]
+    owner, leases = options.get("owner", ""), [NOW + float(options["lease"])] if "lease" in options else []
+    now = NOW + eval(options.get("at", "0"), {"AGE": LIMITS.max_age_s, "KEPT": LOG_KEPT_S})
+    first, *texts = options.get("events", "0").split(",")
+    groups = [
+        [item(*map(long, each.split(":"))) for each in group.split()] for group in " ".join(names).split(">")
+    ]
+    body = long(options.get("body", "{}")).encode()
+    made = StoredResponse(id, owner, now, body, *map(tuple, (*groups, ())[:2]), *leases * (word == "open"))
+    match word:
+        case "put":
+            return str(await store.put(made))
+        case "get":
+            stored = await store.get(owner, id, now)
+            return "none" if stored is None else shown(stored)
+        case "item":
+            found = await item_of(store, owner, id, now)
+            return "none" if found is None else found.data.decode()
+        case "delete":
+            return str(await store.delete(owner, id))
+        case "open":
+            return str(await store.open(made))
+        case "append":
+            return str(await store.append(made.key, events(int(first), *texts), now))
+        case "close":
+            return str(await store.close(made, events(int(first), *texts), *leases))
+        case "renew":
+            renewed = await store.open_logs([(owner, each) for each in (id, *names)], *leases)
+            return " ".join(sorted(each for _, each in renewed)) or "none"
+    assert word == "log"
+    return await texts_after(store, int(names[0]), now, id)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_what_calls_return(kind: Kind, loop: str) -> None:
+    async def outputs(lines: list[str]) -> list[str]:
+        kind.clear()
+        limits = LIMITS
+        if lines[0].startswith("limit "):
+            limits = ResponseStoreLimits(int(lines.pop(0).removeprefix("limit ")), LIMITS.max_age_s)
+        async with kind(limits) as store:
+            found = [f"{line} -> {await carried_out(store, line)}" for line in lines]
+        return [re.sub(r"(.)\1{99,}", lambda long: f"{long[1]}*{len(long[0])}", each) for each in found]
+
+    rows.check(Path(__file__).with_name("stores.txt"), lambda lines: anyio.run(outputs, lines, backend=loop))
 
 
 async def test_a_log_is_read_page_by_page(store: ResponseStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,31 +239,6 @@ async def test_a_log_is_read_page_by_page(store: ResponseStore, monkeypatch: pyt
     for after, count in ((-1, 3), (2, 3), (8, 1), (9, 0)):
         page = await store.read_events(KEY, after, NOW)
         assert (page.events.first, page.events.count, page.log.next) == (after + 1, count, 10)
-
-
-async def test_of_two_that_close_a_log_one_is_refused(store: ResponseStore) -> None:
-    for key in (KEY, ("", "resp_2")):
-        await store.open(opened(key[1]))
-    assert not await store.close(response(), NO_EVENTS, LEASE - 1), "somebody has renewed it"
-    assert set(await store.open_logs([KEY, ("", "resp_2"), ("", "x")], LEASE + 5)) == {KEY, ("", "resp_2")}
-    assert not await store.close(response(), NO_EVENTS, LEASE)
-    assert (await store.get("", "resp_1", NOW)).lease == LEASE + 5
-    assert not await store.close(response(), events(1, "x"), LEASE + 5), "events are missing"
-    assert await store.close(response(), NO_EVENTS, LEASE + 5)
-    assert set(await store.open_logs([KEY, ("", "resp_2")], LEASE + 9)) == {("", "resp_2")}
-    assert (await store.get("", "resp_1", NOW)) == response()
-
-
-async def test_a_deleted_response_has_no_log(store: ResponseStore) -> None:
-    await store.open(opened())
-    assert await store.append(KEY, events(0, "a"), NOW)
-    assert await store.delete("", "resp_1")
-    assert await texts_after(store, -1) == "none"
-    assert not await store.append(KEY, events(1, "b"), NOW)
-    assert not await store.close(response(), NO_EVENTS)
-    assert not await store.open_logs([KEY])
-    await store.open(opened())
-    assert await texts_after(store, -1) == "open 0-0:"
 
 
 @one_backend
