@@ -1,7 +1,6 @@
 """Parameters that the gateway implements for upstreams that lack them, through the application: `n`, `stop`, usage."""
 
 import json
-import logging
 from typing import Any
 
 import pytest
@@ -39,12 +38,9 @@ def item(text: str) -> dict[str, Any]:
 # n.
 
 
-async def test_several_choices_are_requested_one_by_one_and_their_usage_is_summed(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_several_choices_are_requested_one_by_one_and_their_usage_is_summed(record: Any) -> None:
     gateway = scripted(MESSAGES, text_response("a"), text_response("b"), text_response("c"))
-    with caplog.at_level(logging.INFO):
-        client = await gateway.call(PATHS[CHAT], {**REQUEST, "n": 3})
+    client = await gateway.call(PATHS[CHAT], {**REQUEST, "n": 3})
     body = json.loads(client.body)
     assert len(gateway.sent) == 3
     assert all("n" not in sent.body for sent in gateway.sent)
@@ -52,8 +48,7 @@ async def test_several_choices_are_requested_one_by_one_and_their_usage_is_summe
     assert sorted(choice["message"]["content"] for choice in body["choices"]) == ["a", "b", "c"]
     assert (body["usage"]["prompt_tokens"], body["usage"]["completion_tokens"]) == (9, 12)
     assert "dragoman-loss" not in client.headers
-    (line,) = [record.__dict__["dragoman"] for record in caplog.records if "dragoman" in record.__dict__]
-    assert (line["input_tokens"], line["output_tokens"]) == (9, 12)
+    assert (record()["input_tokens"], record()["output_tokens"]) == (9, 12)
 
 
 async def test_several_choices_in_one_stream() -> None:
@@ -85,6 +80,11 @@ async def test_more_choices_than_the_gateway_allows() -> None:
 
 
 # stop.
+
+
+def text_in(body: bytes) -> str:
+    choices = [choice for each in events_in(body) for choice in each["choices"]]
+    return "".join(choice["delta"].get("content") or "" for choice in choices)
 
 
 def delta(kind: str, **more: Any) -> dict[str, Any]:
@@ -129,12 +129,7 @@ async def test_a_stream_ends_at_the_stop_and_the_upstream_is_closed() -> None:
     script = Script([*script.body[:6], Sleep(3600), *script.body[6:]], headers=script.headers)
     gateway = scripted(RESPONSES, script)
     response = await gateway.call(PATHS[CHAT], {**REQUEST, "stop": "END", "stream": True})
-    texts = [
-        each["choices"][0]["delta"].get("content") or ""
-        for each in events_in(response.body)
-        if each["choices"]
-    ]
-    assert "".join(texts) == "one "
+    assert text_in(response.body) == "one "
     assert response.body.endswith(b"data: [DONE]\n\n")
     (fake,) = [sent.fake for sent in gateway.sent]
     assert fake.open_count == 0
@@ -145,12 +140,7 @@ async def test_a_stream_ends_at_the_stop_and_the_upstream_is_closed() -> None:
 async def test_text_that_only_begins_like_a_stop_arrives_complete() -> None:
     gateway = scripted(RESPONSES, streamed("one E", "N", "C", "EN"))
     response = await gateway.call(PATHS[CHAT], {**REQUEST, "stop": "END", "stream": True})
-    texts = [
-        each["choices"][0]["delta"].get("content") or ""
-        for each in events_in(response.body)
-        if each["choices"]
-    ]
-    assert "".join(texts) == "one ENCEN"
+    assert text_in(response.body) == "one ENCEN"
 
 
 # Usage.
@@ -162,7 +152,7 @@ async def test_text_that_only_begins_like_a_stop_arrives_complete() -> None:
     ids=["stream", "stream, cut between finish and usage", "whole"],
 )
 async def test_usage_that_was_not_reported_is_marked_as_an_estimate(
-    streams: bool, done: bool, caplog: pytest.LogCaptureFixture
+    streams: bool, done: bool, record: Any
 ) -> None:
     text = "Hello there, this is an answer."
     if streams:
@@ -170,8 +160,7 @@ async def test_usage_that_was_not_reported_is_marked_as_an_estimate(
     else:
         script = whole(chat_response({"content": text}, usage=None))
     body = {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi there. " * 20}]}
-    with caplog.at_level(logging.INFO):
-        client = await scripted(CHAT, script).call(PATHS[MESSAGES], {**body, "stream": streams})
+    client = await scripted(CHAT, script).call(PATHS[MESSAGES], {**body, "stream": streams})
     if streams:
         assert client.headers["dragoman-estimate"] == "input_tokens"
         usage = next(each["usage"] for each in events_in(client.body) if each["type"] == "message_delta")
@@ -180,9 +169,7 @@ async def test_usage_that_was_not_reported_is_marked_as_an_estimate(
         usage = json.loads(client.body)["usage"]
     assert 30 < usage["input_tokens"] < 100
     assert usage["output_tokens"] == 8
-    (line,) = [record.__dict__["dragoman"] for record in caplog.records if "dragoman" in record.__dict__]
-    assert line["losses"] == ["estimated answer:/usage"]
-    assert line["estimated"] is True
+    assert (record()["losses"], record()["estimated"]) == (["estimated answer:/usage"], True)
 
 
 async def test_usage_is_requested_of_a_chat_upstream() -> None:
