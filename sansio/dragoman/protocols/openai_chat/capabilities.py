@@ -12,7 +12,8 @@ class ChatCapabilities(Capabilities, frozen=True):
         Literal["max_completion_tokens", "max_tokens"], "name of the output limit"
     ] = "max_completion_tokens"
     reasoning_field: Annotated[
-        Literal["reasoning_content", "reasoning", "reasoning_details", "thinking_blocks"] | None,
+        Literal["reasoning_content", "reasoning", "reasoning_text", "reasoning_details", "thinking_blocks"]
+        | None,
         "member in which earlier reasoning is accepted",
     ] = "reasoning_content"
     reasoning_setting: Annotated[

@@ -1,4 +1,4 @@
-"""Reasoning in Chat Completions: members that no official type has, under four names.
+"""Reasoning in Chat Completions: members that no official type has, under several names.
 
 A server's members are kept exactly as they came, with the pieces of a stream joined, because it is not known which of
 them the server needs back. The text is taken once, from the first member that has it. In a request, entries of
