@@ -336,6 +336,6 @@ class Relay(ResponseMachine):
 def _has_any(markers: Iterable[bytes], frames: bytes) -> bool:
     """True if frames may be an error or an end. Usually they are neither, and no frame has to be parsed."""
     for marker in markers:  # noqa: SIM110 -- each read is searched, and a generator costs more than the search
-        if frames.rfind(marker) >= 0:  # several times as fast as `in`
+        if frames.find(marker) >= 0:  # several times as fast as `in`
             return True
     return False
