@@ -4,6 +4,7 @@
 
 import random
 import re
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -11,11 +12,11 @@ import pytest
 from failures.responses import Call, Cost, Text, begun, frames
 from failures.responses import stream as stream_of
 from failures.translate import each, every_pair
+from gateway import pool_rows
 from gateway.fakes import FakeClient, Sleep
+from gateway.pool_rows import BROKEN
 from gateway.provider import (
-    EPOCH,
     InBand,
-    PoolGateway,
     RawResponse,
     check_one_beginning,
     check_text,
@@ -32,16 +33,12 @@ from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts.stores.base import AccountStoreError, Operation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
-from dragoman_server.accounts.stores.operations import Change
 from dragoman_server.accounts.stores.resilient import ResilientStore
-from dragoman_server.policy.error_actions import ErrorAction
-from dragoman_server.policy.health import Backoff, Health
-from dragoman_server.upstream.errors import UpstreamBroken, UpstreamIdleClosed, UpstreamUnreachable
+from dragoman_server.upstream.errors import UpstreamIdleClosed, UpstreamUnreachable
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-BROKEN = UpstreamBroken("http://up.test: the connection broke")
 LOST = RawResponse(before=[UpstreamIdleClosed("http://up.test: the idle connection was closed")])
 
 
@@ -183,44 +180,10 @@ async def test_a_response_begins_with_its_first_content(client: str, upstream: s
         check_text(client, received, "Hello from b", stream=True)
 
 
-# Forty seconds, in the forms in which servers send it. The dates are of RFC 9110, 5.6.7.
-FORTY = [
-    ("retry-after", "40"),
-    ("retry-after-ms", "40000"),
-    ("retry-after", "Tue, 14 Nov 2023 22:14:00 GMT"),
-    ("retry-after", "Tuesday, 14-Nov-23 22:14:00 GMT"),
-    ("retry-after", "Tue Nov 14 22:14:00 2023"),
-]
-
-
 @pytest.mark.promise("R7")
-@pytest.mark.parametrize("header", FORTY, ids=repr)
-@pytest.mark.parametrize("random", [0.0, 0.5, 1.0])
-@pytest.mark.each_choice
-async def test_an_account_is_not_tried_before_its_retry_after(header: tuple[str, str], random: float) -> None:
-    """On the wire, to the second, and longer by chance; reports of others make it no shorter."""
-    plays = {"a": [limited(CHAT, header), good("Hello")], "b": [good("Hello")]}
-    pool = pool_of(CHAT, plays, random=random)
-    back = 40 * (1 + Backoff().jitter * random)
-    for at in (0, 1, 20, 39.9, back - 0.01, back + 0.01):
-        await anyio.sleep(at - anyio.current_time())
-        assert (await pool.call(CHAT)).status == 200
-        if at == 1:
-            await pool.store.apply(
-                Change(
-                    "up/a",
-                    lambda health: health.after_failure(
-                        ErrorAction.COOL_DOWN,
-                        "",
-                        pool.pool.clock(),
-                        retry_after=5,
-                        random=0,
-                        backoff=Backoff(),
-                    ),
-                )
-            )
-    requested = [each.at for each in pool.provider.sent if each.account == "a"]
-    assert requested == [0, pytest.approx(back + 0.01)]
+def test_what_is_sent_again_and_when(record: Any) -> None:
+    """The dates in other forms are those of RFC 9110, 5.6.7."""
+    pool_rows.check(Path(__file__).with_name("retries.txt"), record)
 
 
 # Before the response, at its start, and inside of it.
@@ -258,31 +221,6 @@ async def test_f9_an_upstream_that_is_silent_after_its_error_is_not_waited_for()
         pool = pool_of(protocol, {"a": RawResponse([*script.body, Sleep(600)]), "b": good("Hello from b")})
         check_text(protocol, await pool.call(protocol), "Hello from b", stream=True)
         assert anyio.current_time() == 0
-
-
-# Requests that are sent again.
-
-
-def lines_of(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
-    return [record.dragoman for record in caplog.records if record.name == "dragoman.requests"]  # type: ignore[attr-defined]
-
-
-@BOTH
-async def test_an_unread_request_is_sent_again_counted_and_logged(
-    stream: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    pool = pool_of(CHAT, {"a": [LOST, good("Hello")], "b": good("No")})
-    with caplog.at_level("INFO", "dragoman.requests"):
-        received = await pool.call(CHAT, stream=stream)
-    check_text(CHAT, received, "Hello", stream=stream)
-    assert pool.attempted == ["a", "a"]
-    assert pool.health("a").consecutive_cooldowns == Health().consecutive_cooldowns
-    (line,) = lines_of(caplog)
-    assert line["attempts"] == 2
-    (failure,) = line["failures"]
-    assert failure["account"] == "up/a"
-    assert failure["cause"].endswith("the idle connection was closed")
-    assert failure["seconds"] == 0
 
 
 @pytest.mark.promise("R5", "R6")
@@ -349,40 +287,3 @@ async def test_a_bad_store_and_failing_upstreams_cost_no_request_that_can_succee
         check_text(CHAT, await pool.call(CHAT, stream=stream), "Hello", stream=stream)
         # Each of at most ten calls waits for 50 ms, and after three failures in a row no call waits.
         assert anyio.current_time() - begun <= 0.5
-
-
-async def left(pool: PoolGateway, after: float, *, stream: bool) -> None:
-    """A client that leaves, and an hour in which something might still happen."""
-    received = await pool.call(MESSAGES, stream=stream, leaves_after=after)
-    assert anyio.current_time() == after
-    assert not received.finished
-    await anyio.sleep(3600)
-
-
-WAITING: dict[str, tuple[Any, tuple[bool, ...]]] = {
-    "the connection": (good("Hello", before=[Sleep(60)]), (True, False)),
-    "the first byte": (RawResponse([Sleep(60)]), (True, False)),
-    "the first content": (RawResponse([*begun(stream_of(MESSAGES, Text("Hello")), "Hello")[:1], Sleep(60)]), (True,)),
-    "the rest": (good("Hello", between=[Sleep(60)]), (False,)),
-}  # fmt: skip
-
-
-@BOTH
-@pytest.mark.parametrize(("after", "closed"), [(8.2, {"a": 8.2}), (10, {"a": 8.5, "b": 10})])
-async def test_f5_no_further_attempt_for_a_client_that_has_left(
-    after: float, closed: dict[str, float], stream: bool
-) -> None:
-    """It leaves while the first error is read, and while the second account is tried."""
-    failing = RawResponse([Sleep(0.5), b"{}"], 500, before=[Sleep(8)])
-    pool = pool_of(MESSAGES, {"a": failing, "b": good("Hello", before=[Sleep(60)]), "c": good("Hello")})
-    await left(pool, after, stream=stream)
-    assert {request.account: request.closed_at for request in pool.provider.sent} == closed
-
-
-@pytest.mark.parametrize(("where", "stream"), [(name, each) for name in WAITING for each in WAITING[name][1]])
-async def test_f6_f7_a_client_that_leaves_ends_the_request(where: str, stream: bool) -> None:
-    """The client is watched from the moment its request was read."""
-    pool = pool_of(MESSAGES, {"a": WAITING[where][0], "b": good("Hello")})
-    await left(pool, 5, stream=stream)
-    assert [(sent.account, sent.closed_at) for sent in pool.provider.sent] == [("a", 5)]
-    assert pool.health("a") == Health(last_used=EPOCH)

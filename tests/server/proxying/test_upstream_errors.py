@@ -16,7 +16,7 @@ import rows
 from failures.responses import Text, begun
 from failures.responses import stream as stream_of
 from failures.translate import each
-from gateway.provider import InBand, Plays, RawResponse, good, in_band, key_of, pool_of
+from gateway.provider import InBand, Plays, RawResponse, in_band, key_of, pool_of
 from gateway.provider_errors import anthropic, broken, google, openai, refusal, server_error, unauthorized
 from msgspec.structs import replace as replace_struct
 from oracle import CHAT, GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_error
@@ -326,69 +326,7 @@ async def test_the_sdks_do_not_repeat_permanent_errors(client: str, upstream: st
     assert transport.count == count
 
 
-# -- the last key
-
-OUT_OF_USE = (
-    "every account of this model's upstreams is disabled; the gateway's operator finds the causes in its log or at "
-    "/admin/accounts, and has to reset them there"
-)
-
-
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-@each("client")
-async def test_the_request_that_disables_the_last_key(client: str, stream: bool, record: Any) -> None:
-    """It gets the same error as the next request: the accounts of the gateway are not the client's."""
-    plays = {"a": unauthorized(CHAT), "b": refusal(CHAT, 402, CREDIT)}
-    pool = pool_of(CHAT, plays)
-    response = await pool.call(client, stream=stream)
-    assert pool.attempted == ["a", "b"]
-    last = f'the balance or quota of account "b" of upstream "up" is used up (402): {CREDIT}'
-    assert response.error["message"] == f"{OUT_OF_USE} ({last})"
-    after = await pool.call(client, stream=stream)
-    assert after.error["message"] == OUT_OF_USE
-    assert pool.attempted == ["a", "b"]
-    for each_one in (response, after):
-        assert (each_one.status, each_one.headers["x-should-retry"]) == (503, "false")
-        assert "retry-after" not in each_one.headers
-        assert check_error(client, 503, each_one.body) == []
-    assert record()["status"] == 503
-
-
-@each("client")
-async def test_a_disabled_key_when_others_could_not_be_tried(client: str) -> None:
-    pool = pool_of(CHAT, {"a": unauthorized(CHAT), "b": good("Hello")}, max_attempts=1)
-    response = await pool.call(client)
-    assert response.status in (503, 529)
-    assert response.error["message"].startswith(
-        "the accounts that were tried are disabled; other accounts may serve the next"
-    )
-    assert "x-should-retry" not in response.headers
-    assert (await pool.call(client)).status == 200
-
-
 # -- the log
-
-
-@pytest.mark.parametrize("client", PROTOCOL_NAMES)
-@pytest.mark.parametrize(
-    ("status", "refused_with", "model", "advised"),
-    [
-        (404, "The model does not exist.", "claude-opus-5-5", True),
-        (400, "Invalid model name passed in model=claude-opus-5-5.", "claude-opus-5-5", True),
-        (400, "messages: at least one message is required", "claude-opus-5-5", False),
-        (500, "claude-opus-5-5 has stopped", "claude-opus-5-5", False),
-        (404, "The model does not exist.", "up/claude-opus-5-5", False),
-        (404, "The model does not exist.", "qwen3", False),
-    ],
-)
-@pytest.mark.each_choice
-async def test_an_unknown_model_of_an_agent_is_an_error_with_the_line_to_add(
-    client: str, status: int, refused_with: str, model: str, advised: bool
-) -> None:
-    pool = pool_of(CHAT, {"a": refusal(CHAT, status, refused_with)}, upstream={"model_list": False})
-    response = await pool.call(client, model=model)
-    line = ' (add to dragoman.toml, below [models]: "claude-*" = "up/MODEL")'
-    assert (response.status, response.error["message"]) == (status, refused_with + (line if advised else ""))
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
