@@ -60,6 +60,7 @@ from dragoman.protocols.openai_responses.tables import (
     NAME,
     PROVIDER_OUTPUTS,
     ROLES,
+    SEARCH_ID_PREFIX,
     USER_ITEMS,
 )
 from dragoman.protocols.openai_responses.tools import read_tools
@@ -176,7 +177,8 @@ class InputReader(msgspec.Struct):
                 reasoning = msgspec.structs.replace(before[0], text=text)
                 self.messages[-1] = msgspec.structs.replace(self.messages[-1], content=(reasoning,))
                 return
-        self._opaque(item, path, kind)
+        if not (text_or_none(item.get("id")) or "").startswith(SEARCH_ID_PREFIX):
+            self._opaque(item, path, kind)
 
     def _client_call(self, item: JSONObject, path: str, kind: str) -> None:
         if kind == "tool_search_call" and not text_or_none(item.get("call_id")):

@@ -27,6 +27,7 @@ from dragoman.protocols.openai_responses.tables import (
     DEFAULT_TIER,
     LOSSY_STOP_REASONS,
     NAME,
+    SEARCH_ID_PREFIX,
     STOP_REASON_NAMES,
     STOP_REASONS,
     TIERS,
@@ -267,7 +268,8 @@ class ResponseBuilder:
             "queries": list(search.queries),
             "sources": [{"type": "url", "url": source.url} for source in search.sources],
         }
-        return {"id": self._new_id("ws"), "type": "web_search_call", "status": "completed", "action": action}
+        item_id = f"{SEARCH_ID_PREFIX}{self._context.id}_{self.index}"
+        return {"id": item_id, "type": "web_search_call", "status": "completed", "action": action}
 
     def client_call(self, block: AssembledBlock, item_id: str) -> JSONObject | None:
         """Return the call of a tool that the client runs, None if the arguments do not have its form: then it stays a

@@ -53,6 +53,10 @@ NO_OP_VALUES: dict[Param, JSON] = {
 # `logprobs`.
 IMPLIED_INCLUDES = frozenset((INCLUDE_REASONING, INCLUDE_LOGPROBS, "web_search_call.action.sources"))
 
+# Prefix of the ids of searches that were made from another protocol's. They come back to be dropped, because the search
+# itself comes back in a wrapped signature, if its vendor needs it.
+SEARCH_ID_PREFIX = "ws_drg"
+
 # The member of `reasoning` for summaries, and its older name (openai-python 3.52.0).
 SUMMARY_NAMES = ("summary", "generate_summary")
 
