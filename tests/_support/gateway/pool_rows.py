@@ -3,8 +3,8 @@ what clients got, and which accounts were asked. Each row is run with clients of
 without, in virtual time on one of the backends.
 
     upstream, {"a": broken(upstream), "b": hello("b")}, max_attempts=2     the arguments of pool_of()
-    cool b=20 else/c=5     accounts cool down for so many seconds, fail b=20: after failures; also `disable b`, `reset b`,
-                           `wait 20`
+    cool b=20 else/c=5     accounts cool down for so many seconds, `fail b=20`: after failures; also `disable b`,
+                           `reset b`, `wait 20`
     play b hello("b")     what an account answers from now on; spend b: its only request of a minute
     call CHAT model=m n=2     a call, or `5 calls`, which begin 0.1 s apart; leaves=5: the client, at 5 s
     log attempts outcome     members of the newest line of the log
