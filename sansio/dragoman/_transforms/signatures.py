@@ -55,12 +55,14 @@ def drop_foreign_signatures(request: Request, context: PassContext) -> Request:
 
 
 def _is_signed(signature: Signature, upstream: UpstreamSpec) -> bool:
-    """False for an object without its signature: reasoning items of Responses come without a ciphertext, too."""
+    """False for an object without its signature: reasoning items of Responses come without a ciphertext, too, and then
+    some hold the whole text as their content.
+    """
     native = signature.native
     field = (
         upstream.signature_places.fields.get(str(native.get("type", ""))) if type(native) is dict else None
     )
-    return field is None or native.get(field) is not None
+    return field is None or native.get(field) is not None or bool(native.get("content"))
 
 
 FORGED = "a wrapped signature of another gateway, or one that was changed"

@@ -269,9 +269,9 @@ def unwrapped_item(native: JSON, path: str, ledger: Ledger) -> JSONObject | None
     if type(kind) is not str or kind in TRANSLATED_ITEMS:
         ledger.foreign_signature(path, "only its vendor can read this reasoning")
         return None
-    if kind == "reasoning" and not native.get("encrypted_content"):
+    if kind == "reasoning" and not (native.get("encrypted_content") or native.get("content")):
         # "Items are not persisted when `store` is set to false." (vercel/ai#7543, read 2026-11-22): an id without
-        # content refers to nothing.
+        # content refers to nothing. vLLM and llama.cpp encrypt none, and read the text of `content`.
         ledger.dropped(path, "the reasoning came without its encrypted content")
         return None
     # "Invalid 'input[5].id': ''" (mweinbach/open-grok#23, read 2026-11-22): servers send such ids all the same. Other
