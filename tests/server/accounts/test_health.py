@@ -1,6 +1,9 @@
-"""The health of one account: cooldowns that get longer, are never shortened, and end with a success."""
+"""The health of one account: cooldowns get longer, are never shortened, and end with a success: rows of health.txt."""
+
+from pathlib import Path
 
 import pytest
+import rows
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,93 +22,31 @@ BACKOFF = Backoff(
 )
 
 
-def after(health: Health, action: ErrorAction, now: float, **more: float) -> Health:
-    return health.after_failure(action, "why", now, backoff=BACKOFF, **more)
+def step(health: Health, line: str) -> Health:
+    word, *rest = line.split()
+    if word == "reset":
+        return health.after_reset()
+    if word == "success":
+        return health.after_success(remaining=float(rest[0]) if rest else None)
+    more = {name: float(value) for name, value in (each.split("=") for each in rest[1:])}
+    return health.after_failure(ErrorAction(word), "why", float(rest[0]), backoff=BACKOFF, **more)
 
 
-def test_a_fresh_account_is_usable() -> None:
-    assert FRESH.usable(0.0)
-
-
-@pytest.mark.parametrize("action", [ErrorAction.RETURN_TO_CLIENT, ErrorAction.TRY_NEXT])
-def test_errors_that_are_not_the_accounts_change_nothing(action: ErrorAction) -> None:
-    assert after(FRESH, action, 5.0) is FRESH
-
-
-def test_disabled_until_it_is_reset() -> None:
-    health = after(FRESH, ErrorAction.DISABLE, 5.0)
-    assert health.disabled == "why"
-    assert not health.usable(1e12)
-    assert health.after_reset() == FRESH
-
-
-def test_a_reset_clears_all_but_the_last_use() -> None:
-    health = Health(9.0, "why", None, (1.0,), 2, last_used=7.0, remaining=0.5)
-    assert health.after_reset() == Health(last_used=7.0)
+def output_of(lines: list[str]) -> list[str]:
+    health, out = eval(lines[0], {"Health": Health}), list[str]()
+    for line in lines[1:]:
+        if line.startswith("usable"):
+            found = str(health.usable(float(line.split()[1])))
+        else:
+            before, health = health, step(health, line)
+            found = "the same" if health is before else str(health)
+        out.append(f"{line} -> {found}")
+    return out
 
 
 @pytest.mark.promise("R7")
-def test_r7_a_rate_limit_cools_down_as_long_as_the_upstream_requires() -> None:
-    health = after(FRESH, ErrorAction.COOL_DOWN, 100.0, retry_after=7.0)
-    assert (health.cooldown_until, health.cause, health.consecutive_cooldowns) == (107.0, "why", 1)
-    assert [health.usable(now) for now in (106.9, 107.0)] == [False, True]
-
-
-@pytest.mark.promise("R7")
-def test_r7_jitter_makes_it_longer_never_shorter() -> None:
-    assert after(FRESH, ErrorAction.COOL_DOWN, 100.0, retry_after=8.0, random=0.5).cooldown_until == 110.0
-
-
-# By the cooldowns before it: seconds after a rate limit, and after the third failure.
-COOLDOWNS: list[tuple[int, float, float]] = [
-    (0, 10.0, 4.0),
-    (1, 20.0, 8.0),
-    (2, 30.0, 12.0),
-    (50, 30.0, 12.0),
-    (10_000, 30.0, 12.0),
-]
-
-
-def test_a_cooldown_without_a_named_time_doubles() -> None:
-    for consecutive_cooldowns, *seconds in COOLDOWNS:
-        health = Health(consecutive_cooldowns=consecutive_cooldowns, failures=(99.0, 99.5))
-        found = [after(health, each, 100.0) for each in (ErrorAction.COOL_DOWN, ErrorAction.RETRY_LATER)]
-        assert [each.cooldown_until - 100.0 for each in found] == seconds, consecutive_cooldowns
-
-
-@pytest.mark.promise("R7")
-def test_a_later_error_never_shortens_a_cooldown() -> None:
-    cooling = after(FRESH, ErrorAction.COOL_DOWN, 100.0, retry_after=20.0)
-    assert after(cooling, ErrorAction.COOL_DOWN, 101.0, retry_after=3.0) is cooling
-    longer = after(cooling, ErrorAction.COOL_DOWN, 101.0, retry_after=30.0)
-    # Both were on their way at once: one strike.
-    assert (longer.cooldown_until, longer.consecutive_cooldowns) == (131.0, 1)
-    assert after(longer, ErrorAction.COOL_DOWN, 140.0, retry_after=1.0).consecutive_cooldowns == 2
-
-
-def test_f8_many_failures_cause_a_cooldown_single_ones_do_not() -> None:
-    health = after(FRESH, ErrorAction.RETRY_LATER, 10.0)
-    assert (health.usable(10.0), health.failures) == (True, (10.0,))
-    health = after(health, ErrorAction.RETRY_LATER, 20.0)
-    assert health.usable(20.0)
-    health = after(health, ErrorAction.RETRY_LATER, 30.0)
-    assert (health.cooldown_until, health.failures, health.consecutive_cooldowns) == (34.0, (), 1)
-
-
-def test_failures_expire() -> None:
-    health = Health(failures=(10.0, 20.0))
-    assert after(health, ErrorAction.RETRY_LATER, 75.0).failures == (20.0, 75.0)
-    assert after(health, ErrorAction.RETRY_LATER, 81.0).failures == (81.0,)
-
-
-def test_an_error_with_a_time_cools_down_at_once() -> None:
-    assert after(FRESH, ErrorAction.RETRY_LATER, 10.0, retry_after=6.0).cooldown_until == 16.0
-
-
-def test_a_success_resets_failures_but_no_cooldown() -> None:
-    health = Health(50.0, "why", None, (1.0,), 3)
-    assert health.after_success(remaining=0.5) == Health(50.0, "why", None, (), 0, remaining=0.5)
-    assert FRESH.after_success() is FRESH
+def test_what_becomes_of_the_health_of_an_account() -> None:
+    rows.check(Path(__file__).with_name("health.txt"), output_of)
 
 
 @given(
