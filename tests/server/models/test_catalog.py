@@ -1,21 +1,22 @@
-"""The names of models, and the age and refresh of the upstreams' lists."""
+"""The age and refresh of the upstreams' lists of models: rows of catalog.txt, and what takes several readers."""
 
-import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+import rows
 from gateway.fakes import Script, Sleep
 from gateway.scripted import ListingUpstreams, openai_list
 from msgspec.structs import replace
+from virtual_time import VIRTUAL_BACKENDS, backend
 
 from dragoman_server.models import catalog as catalog_module
 from dragoman_server.models.catalog import (
     FIRST_WAIT_S,
-    REFRESH_S,
     RETRY_S,
     ModelCatalog,
 )
@@ -38,12 +39,6 @@ def settings_of(
 ) -> Settings:
     server = {"simulator": False, **server}
     return Settings(server=ServerSettings(**server), upstreams=upstreams, models=models or {})
-
-
-# Which names there are.
-
-
-# Ages of lists.
 
 
 def later(seconds: float, response: Script) -> Script:
@@ -81,19 +76,44 @@ async def running(
         yield Running(catalog, client)
 
 
-@pytest.mark.anyio
-async def test_no_list_is_requested_before_the_first_reader() -> None:
-    async with running(up=[openai_list("a")]) as it:
-        await anyio.sleep(3600)
-        assert it.upstreams.sent == []
-        assert await it.names() == ["up/a"]
-        assert len(it.upstreams.sent) == 1
+# What the first line of a row is made of.
+NAMES: dict[str, Any] = {
+    "openai_list": openai_list,
+    "later": later,
+    "upstream": upstream,
+    "Script": Script,
+    "UNREACHABLE": UpstreamUnreachable("http://up.test: cannot connect"),
+}
 
 
-@pytest.mark.anyio
-async def test_the_first_list_is_waited_for() -> None:
-    async with running(up=[later(FIRST_WAIT_S - 0.1, openai_list("a"))]) as it:
-        assert await it.names(takes=FIRST_WAIT_S - 0.1) == ["up/a"]
+@pytest.mark.parametrize("loop", VIRTUAL_BACKENDS)
+def test_the_ages_of_lists(loop: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Names that are read at times, how long that took, the requests for lists until the next line, and the log."""
+    caplog.set_level("INFO", "dragoman.models")
+
+    async def read(lines: list[str]) -> list[str]:
+        upstreams, named = eval(f"(lambda *upstreams, **named: (upstreams, named))({lines[0]})", NAMES)
+        found = list[str]()
+        caplog.clear()
+        async with running(*upstreams, **named) as it:
+            for line in lines[1:]:
+                await anyio.sleep_until(float(line))
+                sent = len(it.upstreams.sent)
+                names = [name for name in await it.catalog.entries() if "/" in name]
+                took = anyio.current_time() - float(line)
+                await anyio.wait_all_tasks_blocked()  # started tasks have begun
+                asked = sorted(f"{each.host} asked at {each.at:g}" for each in it.upstreams.sent[sent:])
+                logged = [f"{each.levelname}: {each.getMessage()}" for each in caplog.records]
+                notes = [f"after {took:g} s"] * (took > 0) + asked + [f"{it.upstreams.open_now} open"]
+                found.append("; ".join([f"{line}: {' '.join(names) or 'none'}", *notes, *logged]))
+                caplog.clear()
+        return found
+
+    def output_of(lines: list[str]) -> list[str]:
+        name, options = backend(loop)  # whose clock begins at 0
+        return anyio.run(read, lines, backend=name, backend_options=options)
+
+    rows.check(Path(__file__).with_name("catalog.txt"), output_of)
 
 
 @pytest.mark.anyio
@@ -118,24 +138,6 @@ async def test_only_the_list_of_that_upstream_is_requested_with_the_usual_deadli
 
 
 @pytest.mark.anyio
-async def test_lists_are_requested_at_the_same_time() -> None:
-    slow = {name: [later(1.5, openai_list("m"))] for name in ("a", "b", "c", "d")}
-    async with running(**slow) as it:
-        assert await it.names(takes=1.5) == ["a/m", "b/m", "c/m", "d/m"]
-
-
-@pytest.mark.anyio
-async def test_a_slow_upstream_is_left_out_and_filled_in() -> None:
-    async with running(slow=[later(10, openai_list("s"))], quick=[openai_list("q")]) as it:
-        assert await it.names(takes=FIRST_WAIT_S) == ["quick/q"]
-        # The next reader does not wait again.
-        assert await it.names() == ["quick/q"]
-        assert await it.names(at=9) == ["quick/q"]
-        assert await it.names(at=10.1) == ["slow/s", "quick/q"]
-        assert it.upstreams.requested_at("slow.test") == [0]
-
-
-@pytest.mark.anyio
 async def test_a_second_reader_waits_no_longer_than_the_first() -> None:
     async with running(up=[later(60, openai_list("a"))]) as it, anyio.create_task_group() as tasks:
         tasks.start_soon(it.names, None, FIRST_WAIT_S)
@@ -153,43 +155,6 @@ async def test_many_at_once_are_one_question() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_list_counts_for_its_time_and_then_until_the_next_has_come() -> None:
-    async with running(up=[openai_list("old"), later(5, openai_list("new"))]) as it:
-        assert await it.names() == ["up/old"]
-        assert await it.names(at=TTL_S - 0.1) == ["up/old"]
-        assert it.upstreams.requested_at("up.test") == [0]
-        # Too old: it is returned at once all the same, and requested again in the background.
-        assert await it.names(at=TTL_S) == ["up/old"]
-        assert await it.names(at=TTL_S + 4) == ["up/old"]
-        assert await it.names(at=TTL_S + 5.1) == ["up/new"]
-        assert it.upstreams.requested_at("up.test") == [0, TTL_S]
-        # The time counts from when the list came.
-        await it.names(at=TTL_S + 5 + TTL_S - 0.1)
-        assert len(it.upstreams.sent) == 2
-        await it.names(at=TTL_S + 5 + TTL_S)
-        assert len(it.upstreams.sent) == 3
-
-
-@pytest.mark.anyio
-async def test_the_time_is_a_setting() -> None:
-    async with running(up=[openai_list("a")], server={"model_list_ttl_s": 7.0}) as it:
-        for at in (0, 6.9, 7, 13.9, 14):
-            await it.names(at=at)
-            await anyio.sleep(0.01)
-        assert it.upstreams.requested_at("up.test") == [0, 7, pytest.approx(14, abs=0.1)]
-
-
-@pytest.mark.anyio
-async def test_a_model_that_is_listed_no_more_is_gone() -> None:
-    async with running(up=[openai_list("a", "b"), openai_list("b"), openai_list()]) as it:
-        assert await it.names() == ["up/a", "up/b"]
-        await it.names(at=TTL_S)
-        assert await it.names(at=TTL_S + 1) == ["up/b"]
-        await it.names(at=3 * TTL_S)
-        assert await it.names(at=3 * TTL_S + 1) == []
-
-
-@pytest.mark.anyio
 async def test_a_list_is_the_same_object_until_it_changes() -> None:
     async with running(up=[openai_list("a"), openai_list("a"), openai_list("b")]) as it:
         lists = []
@@ -199,65 +164,6 @@ async def test_a_list_is_the_same_object_until_it_changes() -> None:
         assert len(it.upstreams.sent) == 3
         assert lists[0] is lists[1]
         assert list(lists[2]) == ["b"]
-
-
-FAILURES = [
-    Script(status=500),
-    Script([b"<html>"]),
-    Script(connect=[UpstreamUnreachable("http://up.test: cannot connect")]),
-    later(REFRESH_S + 1, openai_list("late")),
-]
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("failure", FAILURES, ids=["status", "no list", "connection refused", "silence"])
-async def test_a_failing_upstream_keeps_its_list_and_is_logged_once(
-    failure: Script, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "dragoman.models")
-    responses = [openai_list("a"), failure, failure, later(0.5, openai_list("b")), failure]
-    # Reads at this interval start a request each time, even if the one before ended late.
-    step = RETRY_S + REFRESH_S + 2
-    async with running(up=responses) as it:
-        assert await it.names() == ["up/a"]
-        assert await it.names(at=TTL_S) == ["up/a"]
-        assert await it.names(at=TTL_S + step) == ["up/a"]
-        assert await it.names(at=TTL_S + 2 * step) == ["up/a"]
-        assert len(it.upstreams.sent) == 4
-        assert [record.levelname for record in caplog.records] == ["WARNING"]
-        assert "upstream up cannot" in caplog.text
-        assert "model_list = false" in caplog.text
-
-        assert await it.names(at=TTL_S + 2 * step + 1) == ["up/b"]
-        assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-        await it.names(at=2 * TTL_S + 3 * step)
-        assert await it.names(at=2 * TTL_S + 4 * step) == ["up/b"]
-        assert [record.levelname for record in caplog.records] == ["WARNING", "INFO", "WARNING"]
-        assert CANARY not in caplog.text
-
-
-@pytest.mark.anyio
-async def test_a_failing_upstream_is_tried_again_soon_in_the_background() -> None:
-    async with running(up=[Script(status=503), later(1, openai_list("a"))], other=[openai_list("b")]) as it:
-        assert await it.names() == ["other/b"]
-        await it.names(at=RETRY_S - 0.1)
-        assert it.upstreams.requested_at("up.test") == [0]
-        # It was requested before, so this is not the first time.
-        assert await it.names(at=RETRY_S) == ["other/b"]
-        assert await it.names(at=RETRY_S + 1.1) == ["up/a", "other/b"]
-        assert it.upstreams.requested_at("up.test") == [0, RETRY_S]
-        assert it.upstreams.requested_at("other.test") == [0]
-
-
-@pytest.mark.anyio
-async def test_an_upstream_has_a_deadline() -> None:
-    async with running(up=[later(1e6, openai_list("a")), openai_list("b")]) as it:
-        await it.names(takes=FIRST_WAIT_S)
-        assert it.upstreams.open_now == 1
-        await anyio.sleep_until(REFRESH_S + 0.1)
-        assert it.upstreams.open_now == 0
-        await it.names(at=REFRESH_S + RETRY_S)
-        assert await it.names(at=REFRESH_S + RETRY_S + 1) == ["up/b"]
 
 
 @pytest.mark.anyio
@@ -316,14 +222,6 @@ async def test_outside_its_block_no_list_is_requested() -> None:
     catalog = ModelCatalog(settings_of(upstream("up", models=("own",))), lambda name: client)
     assert list(await catalog.entries()) == ["own", "up/own"]
     assert client.sent == []
-
-
-@pytest.mark.anyio
-async def test_an_upstream_without_a_list_gets_no_request() -> None:
-    upstreams_of_test = (upstream("up", models=("own",), model_list=False), upstream("other"))
-    async with running(*upstreams_of_test, up=[openai_list("a")], other=[openai_list("b")]) as it:
-        assert await it.names() == ["up/own", "other/b"]
-        assert it.upstreams.requested_at("up.test") == []
 
 
 @pytest.mark.anyio
