@@ -265,7 +265,7 @@ async def test_a_request_that_cannot_be_sent(url: str, headers: list[tuple[str, 
 @one_backend
 async def test_it_is_used_inside_its_block_only() -> None:
     client = UpstreamClient()
-    with pytest.raises(RuntimeError, match="outside"):
+    with pytest.raises(RuntimeError, match="not open"):
         await get(client, "http://up.example/")
 
 
