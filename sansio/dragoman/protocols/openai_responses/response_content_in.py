@@ -252,7 +252,9 @@ class MessageItem(OutputItem):
 
     def finish(self, item: JSONObject, out: list[Event]) -> None:
         complete = item.get("status") != "incomplete"
-        content = objects_in(item.get("content"))
+        text = item.get("content")
+        # A list in the protocol; servers that take it from the form of requests send a text.
+        content = [{"type": "text", "text": text}] if type(text) is str else objects_in(text)
         indexes = self.parts.match_parts([_part_text(part) for part in content])
         for number, (index, part) in enumerate(zip(indexes, content, strict=True)):
             self.note_part(number, part)
