@@ -24,7 +24,11 @@ class ExitTimer:
 
     def __init__(self) -> None:
         self._times = queue.SimpleQueue[float]()
-        # Started now, because a signal handler that starts a thread may interrupt another start, which holds a lock.
+        self._late = threading.Event()
+        # Started now, because a signal handler that starts a thread may interrupt another start, which holds a lock,
+        # and Python 3.12 starts none while it waits for threads at its end.
+        self._reporter = threading.Thread(target=self._report, name="dragoman exit report", daemon=True)
+        self._reporter.start()
         threading.Thread(target=self._wait, name="dragoman exit timer", daemon=True).start()
 
     def within(self, seconds: float) -> None:
@@ -36,14 +40,13 @@ class ExitTimer:
         while (left := end - time.monotonic()) > 0:
             with suppress(queue.Empty):
                 end = min(end, self._times.get(timeout=None if end == math.inf else left))
-        with suppress(RuntimeError):  # at its very end the interpreter starts no thread
-            report = threading.Thread(target=_report, daemon=True)
-            report.start()
-            report.join(_REPORT_S)
+        self._late.set()
+        self._reporter.join(_REPORT_S)
         os._exit(0)
 
-
-def _report() -> None:
-    names = sorted({thread.name for thread in threading.enumerate() if not thread.daemon})
-    _log.warning("the stop takes too long; exiting without waiting for these threads: %s", ", ".join(names))
-    logging.shutdown()
+    def _report(self) -> None:
+        self._late.wait()
+        names = sorted({thread.name for thread in threading.enumerate() if not thread.daemon})
+        text = "the stop takes too long; exiting without waiting for these threads: %s"
+        _log.warning(text, ", ".join(names))
+        logging.shutdown()
