@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger
-from dragoman._ir.wrapped_signatures import Signer
+from dragoman._ir.wrapped_signatures import SEPARATOR, Signer
 from dragoman._transforms.signatures import FORGED, unreadable_reason
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import UpstreamSpec
@@ -47,7 +47,8 @@ def restore_signatures(
             if type(value) is str and (value or not signed_reasoning):
                 reason, native = _read(value, model, upstream, signer, signed_reasoning)
                 if reason is not None:
-                    ledger.foreign_signature(f"{path}/{index}", reason)
+                    if reason:
+                        ledger.foreign_signature(f"{path}/{index}", reason)
                     out += places.without(found)
                     continue
             if type(found) is not dict or (rewritten and native is None):
@@ -78,10 +79,15 @@ def restore_signatures(
 def _read(
     value: str, model: JSON, upstream: UpstreamSpec, signer: Signer, signed_reasoning: bool
 ) -> tuple[str | None, JSON]:
-    """Return why the upstream cannot read a signature, None if it can, and the vendor's object if that was wrapped."""
+    """Return why the upstream cannot read a signature, None if it can, and the vendor's object if that was wrapped.
+
+    "" for one that nobody has to read.
+    """
     if not signer.is_wrapped(value):
         return unreadable_reason(Signature(upstream.name, {}), upstream, model, signed_reasoning), None
     signature = signer.unwrap(value)
     if signature is None or type(signature.native) is not dict:
         return FORGED, None
+    if signature == SEPARATOR:
+        return "", None
     return unreadable_reason(signature, upstream, model, signed_reasoning), signature.native

@@ -67,3 +67,45 @@ def test_blocks_come_back_in_their_order(turn: str, client: str, streams: bool) 
     body = translator.translate(json.dumps(NEXT[client](built)).encode(), model="m").body
     turns = [each["content"] for each in json.loads(body)["messages"] if each["role"] == "assistant"]
     assert turns == [content]
+
+
+@pytest.mark.parametrize("turn", ["A one call1", "one A call1", "A one B call1", "one A"])
+def test_thoughts_that_gemini_clients_send_back_are_sent_once(turn: str) -> None:
+    content = [each for name in turn.split() for each in block(name)]
+    parts = gemini_parts(content)
+    assert sum(part.get("thought", False) for part in parts) == len(
+        [name for name in turn.split() if name.isupper()]
+    )
+    assert sent_back(parts) == ([content], [])
+
+
+@pytest.mark.parametrize(
+    "turn", ["one hidden call1", "hidden one hidden call1", "hidden one call1", "hidden one"]
+)
+def test_the_signature_of_an_empty_part_may_come_back_on_the_text_before(turn: str) -> None:
+    """As AI SDK sends it."""
+    hidden = {"type": "thinking", "thinking": "", "signature": "signed"}
+    content = [each for name in turn.split() for each in ([hidden] if name == "hidden" else block(name))]
+    parts: list[dict[str, Any]] = []
+    for part in gemini_parts(content):
+        if part.get("text") == "" and parts:
+            parts[-1] |= part | {"text": parts[-1]["text"]}
+        else:
+            parts.append(part)
+    assert all(part.get("text") != "" for part in parts)
+    assert sent_back(parts) == ([content], [])
+
+
+def gemini_parts(content: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    sent = translated_response(Source("", MESSAGES, upstream_stream(content)), GEMINI, streams=False)
+    return [part for part in WHOLE[GEMINI](json.loads(sent)) if part != {"text": ""}]
+
+
+def sent_back(parts: list[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
+    """Return the assistant's turns in the next request, and what it loses."""
+    request = NEXT[GEMINI](parts)
+    request["contents"][1]["parts"] = parts  # thoughts, too
+    translator = RequestTranslator(client=UPSTREAMS[GEMINI], upstream=UPSTREAMS[MESSAGES])
+    out = translator.translate(json.dumps(request).encode(), model="m")
+    turns = [each["content"] for each in json.loads(out.body)["messages"] if each["role"] == "assistant"]
+    return turns, list(out.losses)

@@ -14,7 +14,7 @@ from dragoman._engine.request import RequestTranslator, TranslatedRequest
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import LossCode, LossPolicy
 from dragoman._ir.undo import Undo
-from dragoman._ir.wrapped_signatures import Signer
+from dragoman._ir.wrapped_signatures import SEPARATOR, Signer
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import decode, encode
 from dragoman._wire.splice import peek
@@ -289,3 +289,10 @@ def test_a_signature_of_gemini_that_a_client_has_made_up_has_no_text() -> None:
     made_up = Signature(GEMINI, {"of": "text"}, MODEL)
     out = relayed(GEMINI, body_of(GEMINI, [carrier(GEMINI, wrapped(GEMINI, made_up))]))
     assert out.body == sent(GEMINI, [carrier(GEMINI, "") | {"thoughtSignature": None}])
+
+
+def test_the_end_of_a_text_is_no_loss() -> None:
+    carriers = [carrier(GEMINI, wrapped(GEMINI, each)) for each in (SEPARATOR, signed(MESSAGES))]
+    out = relayed(GEMINI, body_of(GEMINI, [{"text": "a"}, *({**each, "text": ""} for each in carriers)]))
+    assert out.body == sent(GEMINI, [{"text": "a"}])
+    assert losses_of(out) == [(LossCode.FOREIGN_SIGNATURE, f"{AT[GEMINI]}/2")]

@@ -197,9 +197,8 @@ class ConversationReader(msgspec.Struct):
             return (found,)
         if type(signature) is str and self.signer.is_wrapped(signature):
             found = changed(found, (SIGNATURE,))  # type: ignore[type-var]  # opaque parts are above
-        elif signature and type(found) is Text:
-            return (found, *signed)
-        return (*signed, found)
+        # On a text, clients have put that of the empty one behind it, too (AI SDK).
+        return (found, *signed) if signature and type(found) is Text else (*signed, found)
 
     def _signatures(self, part: JSONObject, kind: str | None, path: str) -> tuple[Part, ...]:
         """Return what a part's signature carries, as reasoning. If it is wrapped, thoughts before it are its text."""
@@ -224,6 +223,7 @@ class ConversationReader(msgspec.Struct):
         if not signatures:
             return (Reasoning("", None, path, forged=True),)
         if signatures[0] == SEPARATOR:
+            self._thoughts = thoughts  # what they belong to comes behind it
             return (Reasoning("", SEPARATOR, path),)
         self._signed_later += thoughts
         readable = "".join([thought.text for thought in thoughts]) + seen
