@@ -408,7 +408,7 @@ def join_native_reasoning(natives: list[JSONObject]) -> tuple[JSONObject, list[J
             before = fields.get(key)
             if type(value) is list and type(before) is list:
                 value = ReasoningEntries((*before, *value)).joined()
-            elif type(value) is str and type(before) is str:
+            elif type(value) is str and type(before) is str and key in REASONING_TEXTS:
                 value = f"{before}\n\n{value}"
             fields[key] = value
     return fields, leading

@@ -46,6 +46,7 @@ from dragoman.protocols.openai_chat.tables import (
     NAME,
     PROVIDER_FIELDS,
     REASONING_FIELDS,
+    REASONING_SIGNATURE,
     REASONING_TEXTS,
 )
 from dragoman.protocols.openai_chat.tools import deep_merge
@@ -387,7 +388,8 @@ class _TurnWriter(msgspec.Struct):
         fields, leading = join_native_reasoning([*own.values(), *natives])
         if texts and field is not None:
             add_texts(fields, field, texts)
-        if returns_fields and field in REASONING_TEXTS:
+        # A text that is signed keeps the name that its server gave it.
+        if returns_fields and field in REASONING_TEXTS and REASONING_SIGNATURE not in fields:
             for other in REASONING_TEXTS:
                 if (
                     other != field

@@ -30,11 +30,13 @@ REJECTED_PARAMS: tuple[Param, ...] = ("previous_response_id", "conversation", "p
 
 # Where compatible servers put reasoning, in the order in which its text is looked for, because many send the same text
 # under two names: as one text (DeepSeek, xAI, Z.ai, Qwen, llama.cpp; OpenRouter, Groq, Ollama, vLLM; GitHub Copilot),
-# and as a list of entries (OpenRouter, Vercel; LiteLLM). Copilot signs its text in another member, without which it
-# refuses the calls of Gemini 3 (anomalyco/opencode#4468, read 2026-11-30).
+# and as a list of entries (OpenRouter, Vercel; LiteLLM).
 REASONING_TEXTS = ("reasoning_content", "reasoning", "reasoning_text")
 REASONING_ENTRIES = ("reasoning_details", "thinking_blocks")
-REASONING_FIELDS = (*REASONING_TEXTS, *REASONING_ENTRIES, "reasoning_opaque")
+# Copilot signs its text in another member, without which it refuses the calls of Gemini 3 (anomalyco/opencode#4468,
+# read 2026-11-30).
+REASONING_SIGNATURE = "reasoning_opaque"
+REASONING_FIELDS = (*REASONING_TEXTS, *REASONING_ENTRIES, REASONING_SIGNATURE)
 # The setting for a web search, and the kind of the hosted tool that it is read as.
 WEB_SEARCH_OPTIONS = "web_search_options"
 
