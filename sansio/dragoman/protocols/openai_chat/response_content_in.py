@@ -121,7 +121,8 @@ class ChoiceReader(msgspec.Struct):
             elif type(calls) is not list:
                 raise unreadable_response(f"tool_calls is {kind_of(calls)}")
             reader = self._begin_calls(out)
-            for position, fragment in enumerate(calls):
+            # A choice may come in several messages, see `ChatReader`.
+            for position, fragment in enumerate(calls, len(reader.calls)):
                 reader.read_fragment(fragment, out, default_index=position if whole else None)
         legacy = delta.get("function_call")
         # It repeats one of `tool_calls`, or says nothing at servers that send the empty value of every member.
