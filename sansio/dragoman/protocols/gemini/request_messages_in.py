@@ -1,8 +1,8 @@
 """Read contents and their parts.
 
 A part has exactly one data member, and side data. Its signature is that of the vendor, or carries signatures of others
-(see `_ir.wrapped_signatures`); both become reasoning before the part. Calls need no ids here: those without get one
-made of their place and content, and results are matched with calls by id, by name or by place.
+(see `_ir.wrapped_signatures`); both become reasoning before the part, of a text behind it. Calls need no ids here:
+those without get one made of their place and content, and results are matched with calls by id, by name or by place.
 """
 
 from __future__ import annotations
@@ -374,7 +374,7 @@ def _joined(parts: list[Part]) -> list[Part]:
 
 
 def _foreign_first(parts: list[Part]) -> list[Part]:
-    """Put what other vendors signed before the texts that it was sent behind."""
+    """Put what other vendors signed before the texts that it was sent behind, and leave out what ends others."""
     out: list[Part] = []
     texts: list[Part] = []
     carrier = None  # the path of the field that the part before came from
