@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -145,6 +146,8 @@ def _thread() -> ThreadPoolExecutor:
 
 def _compile_all(grammars: Collection[Grammar]) -> "dict[Grammar, LLMatcher | str]":
     found: dict[Grammar, LLMatcher | str] = {}
+    # Not in the time of the first grammar, which may take less than this does without bytecode, as in a container.
+    import_module("llguidance")
     deadline = time.thread_time() + _MAX_COMPILE_S
     for grammar in grammars:
         if grammar in _compiled:  # for another request, while this one waited

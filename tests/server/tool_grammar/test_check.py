@@ -9,6 +9,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -197,6 +198,15 @@ def test_a_grammar_that_takes_long_to_compile_is_not_kept(monkeypatch: pytest.Mo
     with pytest.raises(Unchecked, match="would take too long"):
         prepared(grammar)(grammar, "slow")
     assert isinstance(grammar_module._compiled[grammar], str)
+
+
+def test_the_time_of_the_first_grammar_is_without_that_of_the_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the grammar of all requests of an agent would not be checked, as in a container without bytecode."""
+    monkeypatch.delitem(sys.modules, "llguidance")
+    clock = SimpleNamespace(thread_time=lambda: float("llguidance" in sys.modules))
+    monkeypatch.setattr(grammar_module, "time", clock)
+    grammar = Grammar("regex", "first")
+    assert prepared(grammar)(grammar, "first") is None
 
 
 def test_all_grammars_of_a_request_share_one_bound(monkeypatch: pytest.MonkeyPatch) -> None:
