@@ -77,7 +77,7 @@ class InputChecker:
         """Compile the grammars of a request's tools, if they were not compiled lately."""
         grammars = {origin.grammar for origin in undo.origins.values() if origin.grammar is not None}
         found = {grammar: _compiled.get(grammar, _TOO_LONG) for grammar in grammars}
-        if _TOO_LONG in found.values():
+        if not all(map(_compiled.__contains__, grammars)):
             with anyio.move_on_after(_MAX_WAIT_S):
                 found = await in_threads(_thread(), _compile_all, grammars)
         self._matchers |= found  # attempts side by side share it

@@ -198,6 +198,10 @@ def test_a_grammar_that_takes_long_to_compile_is_not_kept(monkeypatch: pytest.Mo
     with pytest.raises(Unchecked, match="would take too long"):
         prepared(grammar)(grammar, "slow")
     assert isinstance(grammar_module._compiled[grammar], str)
+    # It is known, and so nothing that has it waits for the grammars of others.
+    monkeypatch.setattr(grammar_module, "_thread", None)
+    with pytest.raises(Unchecked, match="would take too long"):
+        prepared(grammar)(grammar, "slow")
 
 
 def test_the_time_of_the_first_grammar_is_without_that_of_the_import(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +247,7 @@ def test_a_grammar_that_cannot_be_read_keeps_nothing_of_its_checks() -> None:
 def test_a_request_does_not_wait_for_the_slow_grammars_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grammar_module, "_MAX_WAIT_S", 0.05)
     ended, grammar = threading.Event(), Grammar("regex", "waits")
-    grammar_module._thread().submit(ended.wait)
+    grammar_module._thread().submit(ended.wait, 10)  # if this test fails, its process still ends
     with pytest.raises(Unchecked, match="would take too long"):
         prepared(grammar)(grammar, "waits")
     ended.set()
