@@ -31,7 +31,7 @@ MAX_TEXT = 256 * 1024
 # Seconds of this thread for all texts of a response, two microseconds a byte, because other requests wait.
 MAX_CHECK_S = 0.05
 # Seconds for all grammars of a request, after which no further one is compiled. Codex's takes 2 ms.
-_MAX_COMPILE_S = 1.0
+_MAX_COMPILE_S = 0.2
 # Seconds for one of them. One that takes longer is not used, because it has 20 MB for each tenth of a second.
 _MAX_ONE_S = 0.1
 # Seconds for which a request waits for them, and for those of others. What is ready later, the next request has.
