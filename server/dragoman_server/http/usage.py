@@ -1,4 +1,4 @@
-"""GET /admin/usage: what was used, by all keys. GET /v1/usage: what a client key has used."""
+"""GET /v1/usage: what a client key has used; and what GET /admin/usage has in common with it (`admin.usage`)."""
 
 import re
 import time
@@ -9,19 +9,14 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from dragoman import RequestRefused
 from dragoman_server.accounts.limits import ClientLimits
-from dragoman_server.accounts.stored_keys import all_keys
 from dragoman_server.gateway import Gateway
-from dragoman_server.http.admin.replies import respond
-from dragoman_server.http.auth import ADMIN_PATH, KEY_PLACES
+from dragoman_server.http.auth import KEY_PLACES
 from dragoman_server.http.endpoint import BaseEndpoint
-from dragoman_server.http.operations import AdminRoute, ApiOperation, DescribedRoute
+from dragoman_server.http.operations import ApiOperation, DescribedRoute
 from dragoman_server.http.request import Parameter, Query, invalid_parameter
 from dragoman_server.platform.clock import utc_text
 from dragoman_server.platform.off_loop import off_loop
@@ -45,8 +40,6 @@ from dragoman_server.usage.stores.base import (
 
 USAGE_PATH = "/v1/usage"
 
-UNREADABLE = "the usage store does not respond, or would have to return too much at once"
-
 _DEFAULT_SINCE = "7d"
 _DEFAULT_LIMIT, _MAX_LIMIT = 1000, 10_000
 
@@ -66,7 +59,7 @@ _BY = Parameter(
 _SINCE = Parameter("since", f"where it begins: {_A_TIME}; {_DEFAULT_SINCE} by default")
 _UNTIL = Parameter("until", "where it ends, as since; now by default")
 _LIMIT = Parameter("limit", f"how many rows; {_DEFAULT_LIMIT} by default", (1, _MAX_LIMIT))
-_PARAMETERS = (
+USAGE_PARAMETERS = (
     _BY,
     _SINCE,
     _UNTIL,
@@ -242,26 +235,6 @@ def _labels(by: Sequence[str], values: Sequence[str | int]) -> dict[str, Any]:
     if "hour" in row:
         row["hour"] = utc_text(row["hour"] * HOUR_S)
     return row
-
-
-def admin_usage_route(gateway: Gateway) -> BaseRoute:
-    """Return the route of /admin/usage."""
-
-    async def read_usage(request: Request) -> Response:
-        try:
-            query = usage_query(request.url.query, time.time())
-            keys = all_keys(gateway.settings, gateway.stored_keys)
-            return respond(gateway, request, await usage_json(gateway.usage, query, keys))
-        except UsageStoreError:
-            raise HTTPException(503, UNREADABLE) from None
-
-    operation = ApiOperation(
-        summary="What was used, by all keys",
-        answers={200: (UsageReport,)},
-        errors=(503,),
-        parameters=_PARAMETERS,
-    )
-    return AdminRoute(f"{ADMIN_PATH}/usage", read_usage, GET=operation)
 
 
 def usage_routes(gateway: Gateway) -> list[BaseRoute]:

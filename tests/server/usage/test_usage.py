@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.gateway import Gateway
-from dragoman_server.http import usage as http_usage
+from dragoman_server.http.admin import usage as admin_usage
 from dragoman_server.log import RequestRecord
 from dragoman_server.settings import Price
 from dragoman_server.settings.secret import Secret
@@ -338,7 +338,7 @@ async def test_rows_beyond_the_limit_are_in_the_total() -> None:
 
 
 def test_which_hours_a_question_is_of_and_what_is_wrong_with_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_usage, "time", SimpleNamespace(time=lambda: NOON + 1))
+    monkeypatch.setattr(admin_usage, "time", SimpleNamespace(time=lambda: NOON + 1))
 
     async def asked(lines: list[str]) -> list[str]:
         gateway = scripted(CHAT, admin_key=Secret(ADMIN))

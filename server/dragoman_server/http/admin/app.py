@@ -24,8 +24,8 @@ from dragoman_server.http.admin.keys import key_routes
 from dragoman_server.http.admin.metrics import metrics_route
 from dragoman_server.http.admin.page import page_routes
 from dragoman_server.http.admin.recordings import recording_routes
+from dragoman_server.http.admin.usage import usage_routes
 from dragoman_server.http.auth import AdminKeyMiddleware, Refuse
-from dragoman_server.http.usage import admin_usage_route
 
 
 def admin_app(
@@ -58,7 +58,7 @@ def admin_routes(gateway: Gateway, reload: Callable[[], Awaitable[ReloadResult |
     return [
         *account_routes(gateway),
         *key_routes(gateway),
-        admin_usage_route(gateway),
+        *usage_routes(gateway),
         *configuration_routes(gateway, reload),
         *explain_routes(gateway),
         *recording_routes(gateway),

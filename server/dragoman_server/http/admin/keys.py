@@ -22,10 +22,11 @@ from dragoman_server.accounts.stored_keys import KeyClash, StoredKeys, UnknownKe
 from dragoman_server.accounts.stores.base import AccountStoreError
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.replies import audit_request, respond, time_text
+from dragoman_server.http.admin.usage import UNREADABLE
 from dragoman_server.http.auth import ADMIN_PATH
 from dragoman_server.http.operations import AdminRoute, ApiOperation
 from dragoman_server.http.request import BodyReader
-from dragoman_server.http.usage import UNREADABLE, Limits, UsageSource, key_total, limits_of
+from dragoman_server.http.usage import Limits, UsageSource, key_total, limits_of
 from dragoman_server.settings import ClientKey, Settings
 from dragoman_server.settings.client_keys import NOT_CHOSEN, SETTINGS, WHEN, public_table, rotated_key
 from dragoman_server.settings.fields import SettingKind, SettingSpec
