@@ -347,15 +347,14 @@ class RequestAttempts:
         self.retry_at = None if step.retry_at is None else max(step.retry_at - now, 0.0)
         # That one upstream cannot take the request is not the reason if another one soon can.
         unsuitable = self._unsuitable_error if self.retry_at is None else None
-        self.error = step.error or unsuitable or _no_account_error(self.retry_at, step.failing)
+        no_account = _no_account_error(self.retry_at, step.failing)
+        self.error = step.error or unsuitable or no_account
         if self.error is not unsuitable:
             self.unsuitable = None
         if any(self.error is error for error in self._disabling):
             # The error is about an account, which is the operator's: the client gets what it means for its request.
             others_left = self.machine.made >= self._pool.max_attempts and self.retry_at is None
-            self.error = (
-                _TRIED_ACCOUNTS_DISABLED if others_left else _no_account_error(self.retry_at, step.failing)
-            )
+            self.error = _TRIED_ACCOUNTS_DISABLED if others_left else no_account
 
     async def _report(
         self,

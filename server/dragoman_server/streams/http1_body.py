@@ -29,8 +29,11 @@ _SIZE_LINE = re.compile(rb"%b(?:%b%b)?\r\n" % (_SIZE, _BLANKS, _EXTENSION))
 _PADDED_SIZE_LINE = re.compile(rb"%b%b(?:%b)?\r\n" % (_SIZE, _BLANKS, _EXTENSION))
 _SIZE_LINE_START = re.compile(rb"%b%b(?:%b)?\r?" % (_SIZE, _BLANKS, _EXTENSION))
 _TRAILER_LINE = re.compile(FIELD_LINE)
+# Digits of a size that is taken without a pattern: 64 bits.
 _MAX_DIGITS = 16
-_KEPT_SIZES = 256
+# Sizes that are kept by their digits.
+_MAX_SIZES = 256
+# Bytes of a read that is tried as one chunk. A larger one has many, and the try would copy all of it.
 _SMALL_READ = 4 * 1024
 _LINE_END = b"\r\n"
 _CR = _LINE_END[0]  # as a number: `in` finds one four times as fast as a byte
@@ -120,7 +123,7 @@ class _PlainSizes(dict[bytes, int]):
     def __missing__(self, digits: bytes) -> int:
         if not 0 < len(digits) <= _MAX_DIGITS or digits.strip(_HEX_DIGITS):
             return -1
-        if len(self) >= _KEPT_SIZES:
+        if len(self) >= _MAX_SIZES:
             self.clear()
         size = self[digits] = int(digits, 16) or -1
         return size

@@ -43,7 +43,7 @@ class ResponsesObserver(RelayObserver):
 
     def observe(self, frame: Frame) -> None:
         self._is_empty = False
-        if b'"sequence_number"' in frame.data:
+        if frame.data.find(b'"sequence_number"') >= 0:
             self._last_numbered = frame.data
         if frame.event and frame.event not in _DECODED_EVENTS:
             self.content_started = self.content_started or _has_content(object_or_none(frame.data) or {})
