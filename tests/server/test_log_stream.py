@@ -1,5 +1,6 @@
 """Lines of the log for a stream that may stop taking them."""
 
+import errno
 import io
 import logging
 import os
@@ -49,14 +50,29 @@ def test_lines_that_nobody_reads_are_dropped_and_counted(monkeypatch: pytest.Mon
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no poll()")
-def test_a_line_that_fails_leaves_nothing_for_the_next() -> None:
-    reader, writer = os.pipe()
-    with open(writer, "w", encoding="utf-8") as pipe:
-        stream = LogStream(pipe, warning)
-        os.close(reader)
-        for line in ("a" * 3 * select.PIPE_BUF, "b\n"):
-            with pytest.raises(BrokenPipeError):
-                stream.write(line)
+def test_lines_for_a_full_disk_are_whole_when_it_has_room_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_stream, "MAX_WAITING_BYTES", 10)
+    write, room = os.write, 6
+
+    def limited(file: int, data: bytes) -> int:
+        nonlocal room
+        if not room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = write(file, data[:room])
+        room -= written
+        return written
+
+    monkeypatch.setattr(os, "write", limited)
+    with open(tmp_path / "log", "w", encoding="utf-8") as file:
+        stream = LogStream(file, warning)
+        for line in ("1st\n", "second\n", "3rd\n", "4th\n"):
+            stream.write(line)
+        room = 1000
+        stream.write("last\n")
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert lines == ["1st", "second", "3rd", "lines dropped because nothing took them: 1", "last"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux opens a terminal again")

@@ -1,4 +1,5 @@
-"""Write the log to a stream that may stop taking it: a terminal that is held with Ctrl-S, a pipe that nobody reads.
+"""Write the log to a stream that may stop taking it: a terminal that is held with Ctrl-S, a pipe that nobody reads, a
+file on a full disk.
 
 The event loop writes each line, so every request would wait for that stream. Lines that it does not take wait in memory
 for the next one, and those for which there is no room are dropped and counted.
@@ -70,7 +71,7 @@ class LogStream:
             self._waiting, self._dropped = before._waiting, before._dropped
 
     def write(self, line: str) -> None:
-        """Write a line, let it wait, or drop it. Raises OSError."""
+        """Write a line, let it wait, or drop it."""
         if self._poll is None:
             self._stream.write(line)
             self._stream.flush()
@@ -88,7 +89,7 @@ class LogStream:
         self._write_waiting(self._poll)
 
     def flush(self) -> None:
-        """Write the lines that wait. Raises OSError."""
+        """Write the lines that wait."""
         if self._poll is not None:
             self._write_waiting(self._poll)
 
@@ -107,9 +108,8 @@ class LogStream:
                 if is_second or not self._is_ready(poll):
                     return False
                 is_second = True
-            except OSError:
-                self._waiting.clear()  # nothing of a line without its beginning
-                raise
+            except OSError:  # a full disk may have taken half a line, which goes on when there is room
+                return False
             else:
                 del self._waiting[:written]
         return True
