@@ -4,6 +4,7 @@ Each change is a line of the logger `dragoman.audit`, and with `server.audit_log
 whatever the log level is. There is never a key or a hash in it.
 """
 
+import errno
 import json
 import logging
 import os
@@ -31,12 +32,16 @@ def audit(
     _log.info("%s", action, extra={"dragoman": row})
     if settings.server.audit_log is None:
         return
-    line = json.dumps(mask_value({"time": datetime.now(UTC).isoformat(), **row}, settings.mask), default=str)
+    text = json.dumps(mask_value({"time": datetime.now(UTC).isoformat(), **row}, settings.mask), default=str)
+    line = f"{text}\n".encode()
     try:
         # Opened for each line, so that it may be rotated. One write, because other processes append to it too.
         descriptor = os.open(settings.server.audit_log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            os.write(descriptor, f"{line}\n".encode())
+            written = os.write(descriptor, line)
+            if written < len(line):  # nothing may be joined to half a line
+                os.ftruncate(descriptor, os.lseek(descriptor, 0, os.SEEK_CUR) - written)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(descriptor)
     except OSError as error:

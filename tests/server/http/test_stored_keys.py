@@ -4,6 +4,7 @@
 
 import json
 import logging
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -378,8 +379,12 @@ async def test_each_change_is_in_the_audit_log_and_no_key_is(
 
 
 async def test_a_full_disk_costs_the_line_and_not_the_change(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with serving(MemoryAccountStore(), settings_of(audit_log=str(tmp_path))) as app:  # a folder
-        await admin(app, "POST", "", {"name": "ci"}, 201)
-    assert "lacks a line: Is a directory" in caplog.text
+    file, write = tmp_path / "audit.jsonl", os.write
+    async with serving(MemoryAccountStore(), settings_of(audit_log=str(file))) as app:
+        for room, name in ((None, "ci"), (20, "lost"), (None, "last")):
+            monkeypatch.setattr(os, "write", lambda to, data, room=room: write(to, data[:room]))
+            await admin(app, "POST", "", {"name": name}, 201)
+    assert [json.loads(line)["name"] for line in file.read_text().splitlines()] == ["ci", "last"]
+    assert caplog.text.count("lacks a line: No space left on device") == 1
