@@ -46,14 +46,19 @@ _OTHER_FAILURE = (errors.UpstreamBroken, "{where}: the connection broke, or the 
 
 
 @contextmanager
-def _failures(where: str, by: str = "") -> Iterator[None]:
+def _failures(where: str, by: str = "", connecting: "_Connecting | None" = None) -> Iterator[None]:
     """Raise an UpstreamError for httpx2's."""
     try:
         yield
     except httpx2.HTTPError as error:
         if (phase := _PHASES.get(type(error))) is not None:
             raise errors.UpstreamTimeout(f"{where}: {phase.value} timeout", phase) from None
-        failure, text = _FAILURES.get(type(error), _OTHER_FAILURE)
+        is_connecting = connecting is not None and connecting.stream is not None
+        failure, text = _FAILURES.get(
+            type(error), _FAILURES[httpx2.ConnectError] if is_connecting else _OTHER_FAILURE
+        )
+        if isinstance(error, httpx2.ProxyError) and (status := str(error)[:3]).isdecimal():
+            text = f"{text} ({status})"  # httpcore2 2.16 http_proxy.py:282
         if isinstance(error, httpx2.ConnectError) and is_of_machine(cause_of(_causes(error))):
             failure = errors.GatewayExhausted
         raise failure(text.format(where=where, by=by)) from None
@@ -87,30 +92,31 @@ class _Connecting:
 
     Attributes:
         scope: Of the request. It is cancelled when the time is over.
+        stream: The new connection, None before it exists and once it is ready.
     """
 
     def __init__(self, limit_s: float | None, transport: httpx2.AsyncBaseTransport) -> None:
         self.scope = anyio.CancelScope()
         self._limit_s = limit_s
         self._pool: Any = getattr(transport, "_pool", None)
-        self._stream: AsyncResource | None = None
+        self.stream: AsyncResource | None = None
 
     async def trace(self, event: str, info: Mapping[str, Any]) -> None:
         """Take an event of the request. See the extension "trace" of httpcore2."""
         if event.endswith("connect_tcp.started") and self._limit_s is not None:
             self.scope.deadline = anyio.current_time() + self._limit_s
         elif event.endswith("connect_tcp.complete"):
-            self._stream = info["return_value"]
+            self.stream = info["return_value"]
         elif event.endswith(".send_request_headers.started") and info["request"].method != b"CONNECT":
-            self.scope.deadline, self._stream = math.inf, None
+            self.scope.deadline, self.stream = math.inf, None
 
     async def aclose(self) -> None:
         """Close a connection that has not become ready."""
-        if self._stream is None:
+        if self.stream is None:
             return
         with anyio.move_on_after(_CLOSE_S, shield=True):
             with suppress(OSError):
-                await self._stream.aclose()
+                await self.stream.aclose()
             if self._pool is None:  # another transport that uses httpcore2
                 return
             used = {request.connection for request in self._pool._requests}
@@ -177,7 +183,7 @@ class Httpx2Transport:
         connecting = _Connecting(limits.connect_s, self._transport)
         response: httpx2.Response | None = None
         try:
-            with _failures(where, self._by), connecting.scope:
+            with _failures(where, self._by, connecting), connecting.scope:
                 response = await self._transport.handle_async_request(
                     httpx2.Request(
                         request.method,

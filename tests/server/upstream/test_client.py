@@ -426,12 +426,30 @@ async def _is_none(peer: Peer) -> None:
     await peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
+async def _wants_a_password(peer: Peer) -> None:
+    await peer.request()
+    await peer.send(b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n")
+
+
+async def _leaves(peer: Peer) -> None:
+    await peer.stream.receive()
+
+
+async def _is_cut(peer: Peer) -> None:
+    await peer.stream.receive()
+    await peer.send(OK)
+
+
 REFUSED = (UpstreamUnreachable, "the proxy did not connect to https://up.example")
+BROKEN = (UpstreamUnreachable, "cannot connect to https://up.example by its proxy")
 LATE = (UpstreamTimeout, "https://up.example: connect timeout")
 PROXIES = [
     ("http", _hangs, LATE),
     ("http", _drips, LATE),
-    ("http", _is_none, REFUSED),
+    ("http", _is_none, (UpstreamUnreachable, f"{REFUSED[1]} (400)")),
+    ("http", _wants_a_password, (UpstreamUnreachable, f"{REFUSED[1]} (407)")),
+    ("http", _leaves, BROKEN),
+    ("http", _is_cut, BROKEN),
     ("socks5", _hangs, LATE),
     ("socks5", _is_none, REFUSED),
 ]
