@@ -184,18 +184,17 @@ def split_absolute_form(target: bytes) -> tuple[bytes, bytes] | None:
 def parse_broken(head: bytes) -> tuple[bytes, bytes, list[tuple[bytes, bytes]]]:
     """Return the readable method, target and fields of a head that is invalid or incomplete.
 
-    The target is b"" if none can be read.
+    The method is b"GET" and the target b"" if none can be read.
     """
     request_line, *lines = head.split(b"\n")
-    words = request_line.split()
-    target = words[1] if len(words) > 1 else b""
+    method, target = (*request_line.split(), b"", b"")[:2]
     if (absolute := split_absolute_form(target)) is not None:
         target = absolute[1]
     if re.fullmatch(rb"/[!-~]*", target) is None:
         target = b""
     fields = [line.partition(b":") for line in lines[:MAX_FIELDS]]
     return (
-        b"HEAD" if words[:1] == [b"HEAD"] else b"GET",
+        method if re.fullmatch(rb"[A-Z]{1,20}", method) else b"GET",
         target[:MAX_TARGET_BYTES],
         [(name.strip().lower(), value.strip()) for name, colon, value in fields if colon],
     )

@@ -89,8 +89,9 @@ def test_a_target_in_absolute_form() -> None:
 BROKEN_HEADS: list[tuple[bytes, bytes, bytes, list[tuple[bytes, bytes]]]] = [
     (b"", b"GET", b"", []),
     (b"\x16\x03\x01", b"GET", b"", []),
-    (b"POST /v1/messages HTTP/2.0\r\nA: b\r\nc\r\n", b"GET", b"/v1/messages", [(b"a", b"b")]),
+    (b"POST /v1/messages HTTP/2.0\r\nA: b\r\nc\r\n", b"POST", b"/v1/messages", [(b"a", b"b")]),
     (b"HEAD /v1", b"HEAD", b"/v1", []),
+    (b"get /v1", b"GET", b"/v1", []),
     (b"GET /\xff HTTP/1.1", b"GET", b"", []),
     (b"GET http://a@b/c HTTP/1.1", b"GET", b"/c", []),
 ]
