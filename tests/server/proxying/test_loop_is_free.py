@@ -30,7 +30,8 @@ from virtual_time import REAL_BACKENDS, UVLOOP
 from dragoman import UPSTREAMS
 from dragoman_server.app import Application, create_app
 from dragoman_server.proxying import tool_grammar
-from dragoman_server.settings import Price, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings import ClientKey, Price, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings.secret import Secret
 
 # A thread knows nothing of virtual time. And the tracer of coverage would take two thirds of what is measured.
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS, UVLOOP), pytest.mark.no_cover]
@@ -138,7 +139,7 @@ def app_of(
     )
 
 
-async def longest_turn(app: Application, path: str, body: bytes, coding: str = "") -> float:
+async def longest_turn(app: Application, path: str, body: bytes, coding: str = "", key: str = "") -> float:
     """Return the seconds of CPU that the longest turn of the loop has taken while a request was served."""
     longest = 0.0
     gc.freeze()  # as a worker when it starts: its collections do not look at what a test run has in memory
@@ -159,6 +160,7 @@ async def longest_turn(app: Application, path: str, body: bytes, coding: str = "
         else:
             client = FakeClient(body)
             headers = {"content-encoding": coding} if coding else {}
+            headers |= {"authorization": f"Bearer {key}"} if key else {}
             method = "POST" if body else "GET"
             await app(http_scope(path, method, headers), client.receive, client.send)
             assert client.status is not None
@@ -195,12 +197,17 @@ async def turn_of(app: Application, path: str, text: str) -> None:
 
 
 async def check(
-    make_app: Callable[[], Application], path: str, body: bytes, coding: str = "", limit_s: float = LIMIT_S
+    make_app: Callable[[], Application],
+    path: str,
+    body: bytes,
+    coding: str = "",
+    limit_s: float = LIMIT_S,
+    key: str = "",
 ) -> None:
     for _ in range(TRIES):
         if limit_s == LIMIT_S:
             tool_grammar._compiled.clear()  # or else only the first try compiles
-        seconds = await longest_turn(make_app(), path, body, coding)
+        seconds = await longest_turn(make_app(), path, body, coding, key)
         if seconds <= limit_s:
             return
     raise AssertionError(f"the loop was held for {seconds:.3f} s of CPU")
@@ -329,6 +336,14 @@ async def test_nothing_beside_holds_the_loop(
     coding = "gzip" if body.startswith(b"\x1f\x8b") else ""
     limit_s = PARSER_S if name == "checks of a grammar" else LIMIT_S
     await check(lambda: app_of(data.encode(), **settings), path, body, coding, limit_s)
+
+
+async def test_a_list_of_client_keys_does_not_hold_the_loop() -> None:
+    admin_key, secret = "an admin key of a length that is long enough", Secret("s" * 32)
+    keys = tuple([ClientKey(name=f"k{number}", hash=f"{number:064}", budget=5.0) for number in range(5000)])
+    server = ServerSettings(admin_key=Secret(admin_key), secret=secret)
+    settings = Settings(server=server, client_keys=keys, prices=PRICED["prices"])
+    await check(lambda: create_app(settings), "/admin/keys", b"", key=admin_key)
 
 
 # So many of the shapes on each loop; `make fuzz` draws from all of them.
