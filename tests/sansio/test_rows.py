@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import rows
 from core.fast_path import both_ways
-from core.rows import FILES, TESTS, frame_of, read_request, rows_of, shown, written
+from core.rows import FILES, TESTS, frame_of, read_request, rows_of, written
+from core.words import shown
 from laws.plant import objects, planted
 
 from dragoman import UPSTREAMS

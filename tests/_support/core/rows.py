@@ -9,8 +9,8 @@ body; `relayed.txt` has frames, with what the observer of a relayed stream then 
 upstream and for a client. In the folder of the transforms, `passes.txt` has requests, with what a pass changes, and
 `stages.txt` events, with what a stage makes of them; `*_schema.txt` has values, with the keyword of a `schema` that
 they break, and schemas, with what becomes of them. In the folders of lint and of the oracle, each file has changes of
-its protocol's good stream or whole response, with what they find: lint the rule, the event and the member. A row looks
-like this:
+its protocol's good stream or whole response, with what they find: lint the rule, the event and the member. In the
+folder of the engine toy protocols meet (core/engine.py). A row looks like this:
 
     # its title
     ? prompt_tokens=3                       how the context (the signer, the capabilities) differs from the usual one
@@ -33,110 +33,36 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Iterable, Iterator
-from enum import Enum
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import oracle
-from core import passes, toy_protocol
+from core import engine, passes
 from core.same_protocol import read_same_protocol
+from core.words import VOCABULARY, losses, of_error, shown
 from oracle import changes, samples
 
-from dragoman import PROTOCOLS, UPSTREAMS, RequestTranslator, codec, lint
-from dragoman._engine.linearizer import Linearizer
-from dragoman._ir import event_order, events, request, tools, undo
+from dragoman import PROTOCOLS, UPSTREAMS, RequestTranslator, lint
+from dragoman._ir import event_order, events, request
 from dragoman._ir.assembly import Fold
 from dragoman._ir.losses import Ledger
-from dragoman._ir.native import Node, unknown_members
 from dragoman._ir.undo import Undo
 from dragoman._ir.wrapped_signatures import Signer
-from dragoman._transforms import (
-    cache_key,
-    compaction,
-    content,
-    extensions,
-    history,
-    json_output,
-    message_members,
-    reasoning_cache,
-    response_checks,
-    signatures,
-    stop_sequences,
-    tool_calls,
-    unsupported,
-)
-from dragoman._transforms import tools as fit
 from dragoman._transforms.pass_context import Pass
 from dragoman._transforms.pipeline import Stage
-from dragoman._wire import errors, json_schema
+from dragoman._wire import json_schema
 from dragoman._wire.exceptions import RemoteProtocolError, RequestRefused
 from dragoman._wire.framing import reframe
 from dragoman._wire.json import decode, encode
 from dragoman._wire.sse import Frame, with_lf
 from dragoman.codec import NDJSON, RelayObserver, ResponseContext
 from dragoman.protocols.anthropic_messages.tools import fit_schema
-from dragoman.protocols.openai_chat import capabilities
 
 TESTS = Path(__file__).resolve().parents[2]
 FILES = sorted([*TESTS.glob("sansio/*/*.txt"), *TESTS.glob("conformance/*/*.txt")])
 CONTEXT = ResponseContext(request.Request("other", "asked", ()), "x1", 1, "alias")
-VOCABULARY: dict[str, Any] = {"Linearizer": Linearizer}
-for module in (events, request, tools, errors, undo, codec, toy_protocol, capabilities):
-    VOCABULARY |= vars(module)
-for module in (
-    cache_key,
-    compaction,
-    content,
-    extensions,
-    history,
-    json_output,
-    message_members,
-    reasoning_cache,
-    response_checks,
-    signatures,
-    stop_sequences,
-    tool_calls,
-    fit,
-    unsupported,
-):
-    VOCABULARY |= {name: value for name, value in vars(module).items() if name[0] != "_"}
-
-
-# What a document is made of, of which only the members that have no place in it are shown.
-NODE = [field.name for field in msgspec.structs.fields(Node)]
-
-
-def usual(field: msgspec.structs.FieldInfo) -> Any:
-    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
-
-
-def shown(value: Any) -> str:
-    """The constructor call of a value."""
-    if isinstance(value, msgspec.Struct):
-        parts = []
-        for field in msgspec.structs.fields(value):
-            inner = getattr(value, "parts" if field.name == "content" else field.name)
-            if field.required:
-                parts.append(shown(inner))
-            elif field.name not in ("native", *NODE) and inner != usual(field):
-                parts.append(f"{field.name}={shown(inner)}")
-        if isinstance(value, Node) and (unknown := unknown_members(value)):
-            parts.append(f"unknown={shown(unknown)}")
-        return f"{type(value).__name__}({', '.join(parts)})"
-    if isinstance(value, Enum):
-        return str(value)
-    if isinstance(value, tuple):
-        return f"({''.join(f'{shown(each)}, ' for each in value).removesuffix(' ' if len(value) == 1 else ', ')})"
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{name!r}: {shown(each)}' for name, each in value.items())}}}"
-    return f"frozenset({sorted(value)})" if isinstance(value, frozenset) else repr(value)
-
-
-def of_error(error: RemoteProtocolError | RequestRefused) -> str:
-    words = (str(error.status), error.path, error.code)
-    return "error " + " ".join(filter(None, words)) + f": {error.message}"
 
 
 def frame_of(line: str, named: bool) -> Frame:
@@ -245,10 +171,6 @@ def responses_of(protocol: str) -> Iterator[tuple[Row, Written]]:
     for row in rows_of(TESTS / "sansio" / protocol / "response_out.txt"):
         if row.heads:
             yield row, write_response(protocol, row.inputs, row.options)
-
-
-def losses(ledger: Ledger, start: int = 0) -> list[str]:
-    return [f"! {loss.code.value} {loss.path}" for loss in list(ledger)[start:]]
 
 
 def text_of(frame: str) -> str:
@@ -439,7 +361,8 @@ def rows_of(path: Path, named: dict[str, str] | None = None) -> Iterator[Row]:
     for block in path.read_text("utf-8").strip("\n").split("\n\n"):
         heads = [line for line in block.split("\n") if line.startswith(("#", "?"))]
         lines = [line for line in block.split("\n") if not line.startswith(("#", "?", "  "))]
-        options = eval(f"dict({''.join(line[2:] for line in heads if line.startswith('? '))})", VOCABULARY)
+        differs = "".join(line[2:] for line in heads if line.startswith("? "))
+        options = eval(f"dict({full(differs)})", VOCABULARY)
         for name, _, text in (line.partition(" = ") for line in lines if not heads):
             named[name] = full(text)
         yield Row(heads, lines, [full(line) for line in lines], options)
@@ -465,6 +388,9 @@ def blocks(path: Path) -> Iterator[str]:
         elif kind.startswith("relayed") and heads:
             out = relay(protocol, inputs, options)
             assert relay(protocol, inputs, options, named=False) == out, inputs
+        elif protocol == "engine" and heads:
+            found = engine.outputs(kind, inputs, options)
+            out = [[short(each, named) for each in of_line] for of_line in found]
         elif protocol == "lint" and heads:
             out = [findings(kind, line, **options) for line in inputs]
         elif protocol == "oracle" and heads:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from core.chop import PROPERTY, all_ways, cut_at, one_by_one, places, two_parts
 from core.events import ERROR, STARTED, responses, start_of
-from core.toy_protocol import HEARTBEAT, ToyTap, context_of, frame_of, stream_of, toy
+from core.toy_protocol import ToyTap, context_of, frame_of, stream_of, toy
 from hypothesis import given
 
 from dragoman._engine import relay as _relay
@@ -25,7 +25,7 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.frame_cutter import MAX_IDLE_BYTES
-from dragoman._wire.json import decode, encode
+from dragoman._wire.json import encode
 from dragoman._wire.sse import Frame, SSEParser
 
 STOP = Stopped(StopReason.END)
@@ -39,7 +39,6 @@ HELLO: list[Event] = [
     USAGE,
     ENDED,
 ]
-GONE = WireError(ErrorKind.UNREACHABLE, "the upstream went away")
 TRUNCATED = WireError(ErrorKind.TRUNCATED, "the upstream's response ended without being complete")
 
 
@@ -151,15 +150,6 @@ def test_the_last_frame_ends_a_failed_response() -> None:
     assert machine.data_to_send() == stream_of([*HELLO[:3], Failed(STREAM_ERROR), USAGE, ENDED])
 
 
-def test_the_last_event_completes_the_response() -> None:
-    """The outcome does not wait for the end of the connection."""
-    machine = relay()
-    machine.receive_data(stream_of(HELLO[:-1]))
-    assert machine.outcome is Outcome.OPEN
-    machine.receive_data(frame_of(ENDED))
-    assert (machine.outcome, machine.usage) == (Outcome.COMPLETED, USAGE)
-
-
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
 def test_an_end_mark_that_the_model_wrote_is_text(ending: bytes) -> None:
     events = [*HELLO[:2], TextDelta(0, 'data: {"e":"end"}'), *HELLO[3:]]
@@ -169,16 +159,6 @@ def test_an_end_mark_that_the_model_wrote_is_text(ending: bytes) -> None:
         out, machine = relayed(chunks)
         assert out == before + after
         assert machine.outcome is Outcome.COMPLETED
-
-
-@pytest.mark.parametrize("before", [b"", b": hello\n\n"], ids=["alone", "behind a comment"])
-def test_an_end_without_content_is_a_failure(before: bytes) -> None:
-    out, machine = relayed([before + frame_of(ENDED)])
-    assert (machine.outcome, machine.committed) == (Outcome.FAILED, False)
-    assert machine.error.kind is ErrorKind.TRUNCATED
-    assert frame_of(ENDED) not in out
-    assert out == relayed([before, frame_of(ENDED)])[0], "what comes in one read with it passes as before it"
-    assert out.startswith(before)
 
 
 @pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS)
@@ -204,51 +184,6 @@ def test_any_response(upstream_response: list[Event], cuts: list[int]) -> None:
     assert machine.outcome is Outcome.COMPLETED
 
 
-def test_an_error_in_the_stream_passes() -> None:
-    data = stream_of([STARTED, USAGE, Failed(ERROR)])
-    for chunks in all_ways(data):
-        out, machine = relayed(chunks)
-        assert out == data
-        assert (machine.outcome, machine.error, machine.usage) == (Outcome.FAILED, ERROR, USAGE)
-
-
-def test_f8_an_error_before_the_content_is_sent_and_commits_nothing() -> None:
-    machine = relay()
-    machine.receive_data(stream_of([STARTED, Failed(ERROR)]))
-    machine.receive_eof()
-    assert (machine.outcome, machine.error, machine.committed) == (Outcome.FAILED, ERROR, False)
-
-
-def test_f9_an_error_before_the_content_is_reported_at_once() -> None:
-    """Some servers send nothing after it and leave the connection open; other bytes are relayed."""
-    machine = relay()
-    data = stream_of([STARTED, Failed(ERROR)])
-    machine.receive_data(data)
-    assert (machine.outcome, machine.error, machine.committed) == (Outcome.OPEN, ERROR, False)
-    machine.receive_data(b": more\n\n")
-    assert machine.data_to_send() == data + b": more\n\n"
-
-
-def test_committed_with_the_first_frame_of_content() -> None:
-    machine = relay()
-    machine.receive_data(b": hello\n\n" + frame_of(STARTED) + b"data: ")
-    assert not machine.committed
-    machine.receive_data(frame_of(start_of(BlockKind.TEXT)).removeprefix(b"data: "))
-    assert machine.committed
-
-
-def test_committed_however_many_frames_come_before_the_content() -> None:
-    machine = relay()
-    machine.receive_data(b": hello\n\n" * 20 + frame_of(STARTED) + frame_of(start_of(BlockKind.TEXT)))
-    assert machine.committed
-
-
-def test_committed_with_the_end_of_an_empty_response() -> None:
-    machine = relay()
-    machine.receive_data(frame_of(STARTED) + frame_of(ENDED))
-    assert (machine.committed, machine.outcome) == (True, Outcome.COMPLETED)
-
-
 def test_events_before_the_content_are_not_held_for_ever() -> None:
     machine = relay()
     announced = frame_of(STARTED)
@@ -271,21 +206,6 @@ def test_too_many_bytes_without_an_event_are_not_a_stream() -> None:
         machine.receive_data(comments)
     assert machine.outcome is Outcome.FAILED
     assert machine.error.message.endswith("bytes without a server-sent event")
-
-
-def test_an_unfinished_frame_that_is_no_end_is_dropped() -> None:
-    """The client does not get it, so nothing is committed by it and the tap does not count it."""
-    _, machine = relayed([frame_of(STARTED)[:-2]])
-    assert (machine.committed, machine.usage, machine.error) == (False, Usage(), TRUNCATED)
-    _, machine = relayed([stream_of(HELLO[:2]) + frame_of(USAGE)[:-2]])
-    assert (machine.committed, machine.usage, machine.error) == (True, Usage(), TRUNCATED)
-
-
-def test_an_unfinished_frame_after_the_end_is_a_failure() -> None:
-    """As of servers that end with a stop reason, and send no end event."""
-    data = stream_of(HELLO[:-1])[:-2]
-    out, machine = relayed([data])
-    assert (out, machine.usage, machine.outcome) == (data, USAGE, Outcome.COMPLETED)
 
 
 LONG: list[Event] = [*HELLO[:2], *[TextDelta(0, f"word {number}") for number in range(700)], *HELLO[3:]]
@@ -332,71 +252,6 @@ def test_a_cut_stream_ends_with_whole_frames_and_an_error(data: bytes) -> None:
         assert whole_parser.receive_eof() == []
 
 
-ERROR_LINE = b"error: " + frame_of(Failed(ERROR)).strip().removeprefix(b"data: ")
-BARE_LINE = ERROR_LINE.removeprefix(b"error: ")
-
-
-@pytest.mark.parametrize("tail", [b"\n\n", b"\n\n" + frame_of(ENDED), b"\r\n\r\n", b"\n", b""])
-@pytest.mark.parametrize("before", [[], [STARTED, USAGE]])
-@pytest.mark.parametrize("line", [ERROR_LINE, BARE_LINE, b"[" + BARE_LINE + b"]"])
-def test_an_error_that_clients_skip_is_rewritten_in_their_form(
-    line: bytes, before: list[Event], tail: bytes
-) -> None:
-    content_started = stream_of(before)
-    for chunks in all_ways(content_started + line + tail):
-        out, machine = relayed(chunks)
-        assert out == content_started + frame_of(Failed(ERROR))
-        assert (machine.outcome, machine.error) == (Outcome.FAILED, ERROR)
-
-
-def test_an_error_after_the_end_is_ignored() -> None:
-    out, machine = relayed([stream_of(HELLO[:-1]) + ERROR_LINE + b"\n\n"])
-    assert (out, machine.outcome) == (stream_of(HELLO[:-1]), Outcome.COMPLETED)
-
-
-def test_an_error_beside_data_is_another_field() -> None:
-    data = stream_of(HELLO)
-    data = data.replace(b"\n\n", b"\nerror: x\n\n", 1)
-    for chunks in all_ways(data):
-        out, machine = relayed(chunks)
-        assert (out, machine.outcome) == (data, Outcome.COMPLETED)
-
-
-def test_an_error_without_a_message_is_an_error() -> None:
-    _, machine = relayed([b"error:\n\n"])
-    assert machine.error.kind is ErrorKind.UNREADABLE
-
-
-def test_the_server_reports_a_failure() -> None:
-    machine = relay()
-    machine.receive_data(frame_of(STARTED) + b"data: half")
-    assert machine.data_to_send() == frame_of(STARTED)
-    machine.fail(GONE)
-    assert machine.data_to_send() == frame_of(Failed(GONE))
-    assert (machine.outcome, machine.error) == (Outcome.FAILED, GONE)
-
-
-def test_no_error_after_the_end() -> None:
-    """The upstream resets the connection after everything but the end event."""
-    data = stream_of(HELLO[:-1])
-    machine = relay()
-    machine.receive_data(data)
-    machine.fail(GONE)
-    assert machine.data_to_send() == data
-    assert (machine.outcome, machine.error) == (Outcome.COMPLETED, None)
-    machine.fail(GONE)
-    assert machine.data_to_send() == b""
-
-
-def test_no_second_error() -> None:
-    data = stream_of([STARTED, Failed(ERROR)])
-    machine = relay()
-    machine.receive_data(data)
-    machine.fail(GONE)
-    assert machine.data_to_send() == data
-    assert (machine.outcome, machine.error.kind) == (Outcome.FAILED, ErrorKind.SERVER)
-
-
 def test_an_event_that_never_ends() -> None:
     """The buffer for one event has a limit. A whole event is relayed whatever its size, because it is not buffered."""
     machine = Relay(protocol=toy(), context=context_of(), max_event_bytes=400)
@@ -408,17 +263,6 @@ def test_an_event_that_never_ends() -> None:
     assert machine.data_to_send() == frame_of(STARTED) + frame_of(Failed(machine.error))
     machine.receive_data(b"\n\n")
     assert machine.data_to_send() == b""
-
-
-def test_heartbeats_while_it_streams() -> None:
-    machine = relay()
-    assert machine.heartbeat() == HEARTBEAT
-    machine.receive_data(frame_of(STARTED) + b"data: ha")
-    assert machine.heartbeat() == HEARTBEAT
-    machine.receive_data(b"lf\n\n" + stream_of(HELLO[1:]))
-    assert machine.heartbeat() == b""  # the end is out: nothing may follow
-    machine.receive_eof()
-    assert machine.heartbeat() == b""
 
 
 @pytest.mark.promise("R8")
@@ -450,61 +294,6 @@ def whole_body() -> bytes:
     return b" " + encode(toy().write_whole(fold.response(), context_of(), Ledger())) + b"\n"
 
 
-def test_a_whole_response_is_relayed_as_it_comes() -> None:
-    data = whole_body()
-    for chunks in all_ways(data):
-        out, machine = relayed(chunks, streams=False)
-        assert out == data
-        assert (machine.outcome, machine.usage) == (Outcome.COMPLETED, USAGE)
-        assert (machine.stop_reason, machine.upstream_model) == (StopReason.END, STARTED.model)
-        assert machine.upstream_id == STARTED.id
-        assert machine.committed
-
-
-def test_only_the_first_choice_has_the_stop_reason() -> None:
-    stops = [{"reason": "max_tokens", "choice": 1}]
-    body = encode({"started": {"id": "i", "model": "m"}, "blocks": [], "stops": stops})
-    _, machine = relayed([body], streams=False)
-    assert (machine.stop_reason, machine.upstream_id) == (None, "i")
-
-
-def test_an_unreadable_whole_response_is_relayed() -> None:
-    out, machine = relayed([b'{"blocks":5}'], streams=False)
-    assert (out, machine.outcome, machine.usage) == (b'{"blocks":5}', Outcome.COMPLETED, Usage())
-
-
-@pytest.mark.parametrize("data", [b"{}", b'{"detail":"ok"}'])
-def test_a_document_without_a_response_is_a_failure(data: bytes) -> None:
-    _, machine = relayed([data], streams=False)
-    assert machine.outcome is Outcome.FAILED
-    expected = WireError(ErrorKind.UNREADABLE, "the upstream's response cannot be read: it has no blocks")
-    assert machine.error == expected
-
-
-def test_the_required_member_of_a_whole_response() -> None:
-    """Not every document that is relayed is a response."""
-    machine = Relay(protocol=toy(), context=context_of(), streams=False, member="tokens")
-    machine.receive_data(b'{"tokens":5}')
-    machine.receive_eof()
-    assert machine.outcome is Outcome.COMPLETED
-
-
-@pytest.mark.parametrize("data", [b"<html>", b'{"started":', b"[]", b""])
-def test_a_whole_response_that_is_not_an_object_is_a_failure(data: bytes) -> None:
-    """The bytes are there for a caller that had sent them already; one that held them back sends an error."""
-    out, machine = relayed([data], streams=False)
-    assert (out, machine.outcome) == (data, Outcome.FAILED)
-    assert machine.error.kind is ErrorKind.UNREADABLE
-    assert machine.error.message.startswith("the upstream's response cannot be read: it ")
-
-
-def test_f9_a_whole_response_that_is_an_error_is_a_failure() -> None:
-    data = encode({"failed": {"kind": "server", "message": "broken"}})
-    out, machine = relayed([data], streams=False)
-    assert (out, machine.outcome) == (data, Outcome.FAILED)
-    assert machine.error == WireError(ErrorKind.SERVER, "broken")
-
-
 def test_only_a_limited_part_of_a_whole_response_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     data = whole_body()
     monkeypatch.setattr(_relay, "MAX_DOCUMENT_BYTES", len(data) - 1)
@@ -512,26 +301,6 @@ def test_only_a_limited_part_of_a_whole_response_is_kept(monkeypatch: pytest.Mon
     assert (out, machine.usage) == (data, Usage())
     monkeypatch.setattr(_relay, "MAX_DOCUMENT_BYTES", len(data))
     assert relayed([data], streams=False)[1].usage == USAGE
-
-
-def test_a_whole_response_has_no_heartbeat_and_no_error_event() -> None:
-    machine = relay(streams=False)
-    assert machine.heartbeat() == b""
-    machine.receive_data(b'{"started":')
-    machine.fail(GONE)
-    assert machine.data_to_send() == b'{"started":'
-    assert (machine.outcome, machine.error) == (Outcome.FAILED, GONE)
-    machine.receive_eof()
-    assert machine.outcome is Outcome.FAILED
-
-
-def test_the_whole_body() -> None:
-    data = whole_body()
-    machine = relay(streams=False)
-    machine.receive_data(data)
-    assert machine.whole_body() is None
-    machine.receive_eof()
-    assert machine.whole_body() == decode(data)
 
 
 def test_the_whole_body_of_a_stream_is_what_its_protocol_repeats() -> None:
@@ -550,81 +319,3 @@ def test_the_whole_body_of_a_stream_is_what_its_protocol_repeats() -> None:
 
 
 # What the client may not see
-
-
-REPORTED = WireError(ErrorKind.SERVER, "no: a secret", code="secret")
-SHOWN = WireError(ErrorKind.SERVER, "no: a ****", code="****")
-SENT_EVENTS: list[Event] = [STARTED, start_of(BlockKind.TEXT), TextDelta(0, 'a secret error, {"e":"fail"}')]
-
-
-def masking(chunks: list[bytes], *, streams: bool = True) -> tuple[bytes, Relay]:
-    response_context = msgspec.structs.replace(context_of(), mask=lambda text: text.replace("secret", "****"))
-    machine = Relay(protocol=toy(), context=response_context, streams=streams)
-    for chunk in chunks:
-        machine.receive_data(chunk)
-    machine.receive_eof()
-    return machine.data_to_send(), machine
-
-
-@pytest.mark.parametrize(
-    "events", [[], [STARTED], SENT_EVENTS], ids=["alone", "before content", "after content"]
-)
-def test_an_error_is_masked_and_the_models_text_is_not(events: list[Event]) -> None:
-    content = stream_of(events)
-    data = content + frame_of(Failed(REPORTED))
-    for chunks in (one_by_one(data), [data], [content, frame_of(Failed(REPORTED))]):
-        out, machine = masking(chunks)
-        assert out == content + frame_of(Failed(SHOWN))
-        assert (machine.outcome, machine.error) == (Outcome.FAILED, SHOWN)
-
-
-@pytest.mark.parametrize(
-    ("frame", "shown"),
-    [
-        # Nothing to take out: not a byte is another.
-        (b'data: {"fault" : {"kind":"server","message":"no"}, "e":"fail"}\r\n\r\n', None),
-        # As it reads.
-        (
-            b'event:  x\r\nid: 1\rdata: {"fault" : {"kind":"server","message":"\\u0073ecret"}, "e":"fail"}\r\n\r\n',
-            b'event:  x\ndata: {"fault":{"kind":"server","message":"****"},"e":"fail"}\n\n',
-        ),
-        (b"event: error\ndata: a secret\n\n", b"event: error\ndata: a ****\n\n"),
-        (b"event: error\ndata: a secret\ndata: b\n\n", b"event: error\ndata: a ****\ndata: b\n\n"),
-        (b": a secret error\n\n", None),
-        # Neither content nor the protocol's own.
-        (b"data: a secret error\n\n", b"data: a **** error\n\n"),
-        (b'data: {"e":"error","x":"a secret"}\n\n', b'data: {"e":"error","x":"a ****"}\n\n'),
-    ],
-)
-def test_frames_that_may_be_an_error(frame: bytes, shown: bytes | None) -> None:
-    out, _ = masking([stream_of(SENT_EVENTS[:2]), frame])
-    assert out.startswith(stream_of(SENT_EVENTS[:2]) + (frame if shown is None else shown))
-
-
-def test_an_unfinished_error_or_one_in_an_error_line_is_masked() -> None:
-    content_started = stream_of(SENT_EVENTS)
-    out, machine = masking([content_started, frame_of(Failed(REPORTED)).rstrip(b"\n")])
-    assert (out, machine.error) == (content_started + frame_of(Failed(SHOWN)), SHOWN)
-    line = b"error: " + encode(decode(frame_of(Failed(REPORTED)).removeprefix(b"data: "))) + b"\n\n"
-    out, machine = masking([content_started + line])
-    assert (out, machine.error) == (content_started + frame_of(Failed(SHOWN)), SHOWN)
-
-
-def test_an_error_before_an_error_line_is_masked_in_the_same_read() -> None:
-    frame = frame_of(Failed(REPORTED))
-    out, machine = masking([frame + b"error: " + frame.removeprefix(b"data: ")])
-    assert b"secret" not in out
-    assert (machine.outcome, machine.error) == (Outcome.FAILED, SHOWN)
-
-
-def test_a_whole_response_that_is_an_error_has_no_secret() -> None:
-    _, machine = masking([encode({"failed": msgspec.to_builtins(REPORTED)})], streams=False)
-    assert machine.outcome is Outcome.FAILED
-    assert "secret" not in repr(machine.error)
-
-
-def test_the_callers_own_error_is_masked_too() -> None:
-    response_context = msgspec.structs.replace(context_of(), mask=lambda text: text.replace("secret", "****"))
-    machine = Relay(protocol=toy(), context=response_context)
-    machine.fail(REPORTED)
-    assert (machine.data_to_send(), machine.error) == (frame_of(Failed(SHOWN)), SHOWN)
