@@ -44,7 +44,7 @@ from core.same_protocol import read_same_protocol
 from core.words import VOCABULARY, losses, of_error, shown
 from oracle import changes, samples
 
-from dragoman import PROTOCOLS, UPSTREAMS, RequestTranslator, lint
+from dragoman import PROTOCOLS, UPSTREAMS, RequestTranslator, lint, peek
 from dragoman._ir import event_order, events, request
 from dragoman._ir.assembly import Fold
 from dragoman._ir.losses import Ledger
@@ -196,11 +196,15 @@ def restore(protocol: str, line: str, options: dict[str, Any]) -> list[str]:
     signer = Signer(b"key")
 
     def wrapped(found: re.Match[str]) -> str:
-        return f'"{signer.wrap(eval(found[1], VOCABULARY))}"'
+        signature = eval(found[1], VOCABULARY)
+        # Gemini's fields hold bytes.
+        return f'"{signer.wrap_list([signature]) if protocol == "gemini" else signer.wrap(signature)}"'
 
     body = re.sub(r'"(Signature\(.*?\))"', wrapped, line).encode()
-    translator = RequestTranslator(client=protocol, upstream=protocol, signer=signer)
-    sent = translator.translate(body, model="m", **options)
+    made = {name: options.pop(name) for name in ("capabilities",) if name in options}
+    translator = RequestTranslator(client=protocol, upstream=protocol, signer=signer, **made)
+    head = peek(body, "m" if protocol == "gemini" else "")  # in whose requests the path has it
+    sent = translator.translate(body, model="m", request_head=head, **options)
     assert sent.members == decode(sent.body).keys()
     return ["=" if sent.body == body else sent.body.decode(), *losses(sent.losses)]
 
@@ -406,7 +410,7 @@ def blocks(path: Path) -> Iterator[str]:
         elif kind in ("request_out", "rewritten") and heads:
             out = [[short(each, named) for each in write_request(protocol, line, options)] for line in inputs]
         elif kind == "restored" and heads:
-            out = [[short(each, named) for each in restore(protocol, line, options)] for line in inputs]
+            out = [[short(each, named) for each in restore(protocol, line, dict(options))] for line in inputs]
         elif heads:
             requests = [read_request(protocol, body, options) for body in inputs]
             first = first or requests[0]

@@ -1,6 +1,4 @@
-"""What rows do not say: signatures in bodies that are relayed, endpoints, arrays, and the ends of failed streams."""
-
-from typing import Any
+"""What rows do not say: endpoints, arrays, and the ends of failed streams."""
 
 import msgspec
 import pytest
@@ -10,17 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman._engine.relay import Relay
-from dragoman._engine.request import RequestHead, RequestTranslator, TranslatedRequest
 from dragoman._engine.response import ResponseTranslator
 from dragoman._ir.assembly import Fold
-from dragoman._ir.events import Annotation, Signature, StopReason
+from dragoman._ir.events import Annotation, StopReason
 from dragoman._ir.fast_path import FastPath
-from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.wrapped_signatures import Signer
+from dragoman._ir.losses import Ledger
 from dragoman._wire import json_schema as _json_schema
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.json import decode, encode
-from dragoman.codec import Capabilities, Endpoint
+from dragoman.codec import Endpoint
 from dragoman.protocols.gemini import SPEC, schemas
 from dragoman.protocols.gemini.offsets import Offsets
 from dragoman.protocols.gemini.response_in import read_whole
@@ -29,111 +25,7 @@ from dragoman.testing import Pair
 
 GEMINI = "gemini"
 MODEL = "gemini-x"
-HEAD = RequestHead("alias", False, {})
-SIGNER = Signer(b"a secret")
-CALL = {"functionCall": {"id": "c1", "name": "f", "args": {"a": 1.50}}}
-DUMMY = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 EVENTS, ARRAY = [each for each in SPEC.endpoints if each.streams == "always"][:2]
-
-
-# Bodies that stay in the protocol.
-
-
-def test_a_call_without_a_result_gets_one_where_the_body_is_rewritten() -> None:
-    body = body_of(CALL)
-    body["contents"][2] = {"role": "user", "parts": [{"text": "b"}]}
-    out = relayed(body, capabilities=Capabilities(relay="rewrite"))
-    result, text = (content["parts"][0] for content in decode(out.body)["contents"][2:])
-    assert result["functionResponse"]["id"] == "c1"
-    assert result["functionResponse"]["response"].keys() == {"error"}
-    assert text == {"text": "b"}
-
-
-# Signatures in bodies that are relayed.
-
-
-def body_of(*parts: Any) -> dict[str, Any]:
-    hi = {"role": "user", "parts": [{"text": "Hi"}]}
-    answer = {"functionResponse": {"id": "c1", "name": "f", "response": {"output": "b"}}}
-    last = {"role": "user", "parts": [answer] if CALL.keys() <= parts[-1].keys() else [{"text": "c"}]}
-    contents = [hi, {"role": "model", "parts": list(parts), "new": 1}, last]
-    return {"contents": contents, "generationConfig": {"temperature": 1.0, "nothing": None}}
-
-
-def relayed(body: dict[str, Any], **options: Any) -> TranslatedRequest:
-    capabilities = options.pop("capabilities", Capabilities())
-    translator = RequestTranslator(client=GEMINI, upstream=GEMINI, signer=SIGNER, capabilities=capabilities)
-    return translator.translate(encode(body), model=MODEL, request_head=HEAD, **options)
-
-
-def carrier(*signatures: Signature) -> str:
-    return SIGNER.wrap_list(list(signatures))
-
-
-OWN = Signature(GEMINI, {"of": "functionCall", "thoughtSignature": "b3du"}, MODEL)
-OTHER = Signature("anthropic_messages", {"type": "thinking", "thinking": "", "signature": "x"}, MODEL)
-
-
-@pytest.mark.parametrize("relay", ["exact", "rewrite"])
-@pytest.mark.parametrize(
-    ("part", "restored"),
-    [
-        ({**CALL, "thoughtSignature": carrier(OWN)}, [{**CALL, "thoughtSignature": "b3du"}]),
-        ({**CALL, "thought_signature": carrier(OWN)}, [{**CALL, "thoughtSignature": "b3du"}]),
-        (
-            {
-                "text": "",
-                "thoughtSignature": carrier(
-                    Signature(GEMINI, {"text": "", "thoughtSignature": "d2hvbGU="}, MODEL)
-                ),
-            },
-            [{"text": "", "thoughtSignature": "d2hvbGU="}],
-        ),
-        ({**CALL, "thoughtSignature": "b2xk"}, [{**CALL, "thoughtSignature": "b2xk"}]),
-    ],
-)
-def test_what_the_vendor_signed_is_put_back(part: dict[str, Any], restored: list[Any], relay: str) -> None:
-    capabilities = Capabilities(relay="rewrite") if relay == "rewrite" else Capabilities()
-    out = relayed(body_of({"text": "a"}, part), capabilities=capabilities)
-    assert decode(out.body) == body_of({"text": "a"}, *restored)
-    assert list(out.losses) == []
-    assert out.rewritten is (relay == "rewrite")
-
-
-@pytest.mark.parametrize(
-    ("part", "left"),
-    [
-        ({**CALL, "thoughtSignature": carrier(OTHER)}, [{**CALL, "thoughtSignature": DUMMY}]),
-        ({"text": "", "thoughtSignature": carrier(OTHER)}, []),
-        ({"text": "b", "thoughtSignature": carrier(OTHER)}, [{"text": "b"}]),
-        ({"thoughtSignature": carrier(OTHER)}, []),
-    ],
-)
-def test_what_the_upstream_cannot_read_is_dropped_and_recorded(part: dict[str, Any], left: list[Any]) -> None:
-    out = relayed(body_of({"text": "a"}, part))
-    assert out.body == encode(body_of({"text": "a"}, *left))
-    found = [(loss.code, loss.path) for loss in out.losses]
-    assert found == [(LossCode.FOREIGN_SIGNATURE, "/contents/1/parts/1")]
-
-
-def test_what_the_upstream_has_refused_is_left_out() -> None:
-    part = {**CALL, "thoughtSignature": "b2xk"}
-    thought = {"thought": True, "text": "", "thoughtSignature": carrier(OWN)}
-    out = relayed(body_of(thought, part), signed_reasoning=False)
-    assert out.body == encode(body_of({**CALL, "thoughtSignature": DUMMY}))
-    assert len(out.losses) == 2
-
-
-def test_the_only_part_of_a_content_needs_no_list() -> None:
-    body = body_of({**CALL, "thoughtSignature": carrier(OWN)})
-    body["contents"][1]["parts"] = body["contents"][1]["parts"][0]
-    assert decode(relayed(body).body) == body_of({**CALL, "thoughtSignature": "b3du"})
-
-
-def test_nothing_is_decoded_without_wrapped_signatures() -> None:
-    body = encode(body_of({**CALL, "thoughtSignature": "b2xk"}, {"executableCode": {"code": "1.50"}}))
-    translator = RequestTranslator(client=GEMINI, upstream=GEMINI, signer=SIGNER)
-    assert translator.translate(body, model=MODEL, request_head=HEAD).body == body
 
 
 def test_a_response_to_a_blocked_prompt_is_relayed() -> None:
