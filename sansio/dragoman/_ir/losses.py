@@ -111,17 +111,21 @@ class Ledger(msgspec.Struct, eq=False):
         """Record that what the upstream would refuse was repaired."""
         self.add(LossCode.REPAIRED, path, detail)
 
-    def unknown_fields(self, path: str, extra: JSONObject | None, defined: Mapping[str, bool] = {}) -> None:
+    def unknown_fields(
+        self, path: str, extra: JSONObject | None, defined: Mapping[str, bool | str] = {}
+    ) -> None:
         """Record each member of `extra`, which no reader takes of the object at `path`.
 
         defined: what the sender's protocol defines, see Request.defined.
         """
         for key, value in (extra or {}).items():
-            is_native = defined.get(key)
-            if is_native is False and type(value) is dict and value:
+            reason = defined.get(key)
+            if reason is False and type(value) is dict and value:
                 self.unknown_fields(child(path, key), value, defined)
-            elif is_native:
-                self.dropped(child(path, key), "a field that only its protocol has")
+            elif reason:
+                self.dropped(
+                    child(path, key), "a field that only its protocol has" if reason is True else reason
+                )
             else:
                 self.add(LossCode.UNKNOWN_FIELD, child(path, key), "not a field of this protocol version")
 

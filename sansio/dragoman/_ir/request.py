@@ -369,7 +369,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
         compact: The client requests a summary of the conversation, in the form its protocol has for that.
         repairs: What the reader repaired, because it broke the protocol, or altered.
         defined: Names of fields that the protocol defines: True if no other has them, so that they have no place in the
-            document, False for an object of which some members have one.
+            document, False for an object of which some members have one, or why it may be lost.
         native: The client's body, of a request that is fitted to an upstream of the same protocol (Capabilities.relay).
             Its writer sends what no pass has changed as it came.
         received: That request as its reader returned it, None for all others.
@@ -392,7 +392,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     extra: JSONObject | None = None
     compact: bool = False
     repairs: tuple[Loss, ...] = ()
-    defined: Mapping[str, bool] = {}
+    defined: Mapping[str, bool | str] = {}
     native: JSONObject = {}
     received: Request | None = None
 

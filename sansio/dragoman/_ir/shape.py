@@ -79,6 +79,19 @@ class OneOf(msgspec.Struct, frozen=True):
     values: tuple[JSON, ...]
 
 
+class TakenIf(msgspec.Struct, frozen=True):
+    """A member of a request that the reader takes only if others of its object have one of these values.
+
+    Of members with the same content it takes one, and the others are losses.
+    """
+
+    others: Mapping[str, tuple[JSON, ...]]
+
+
+# Why such a member is lost.
+RULED_OUT = "other members of the same object rule it out"
+
+
 class Counters(msgspec.Struct, frozen=True):
     """An object of figures. One that is not in the table matters only if it is not zero."""
 
@@ -124,8 +137,9 @@ class DroppedUnless(msgspec.Struct, frozen=True):
 # A string: the reason why it is dropped. It is a loss if the value has any content.
 # A mapping: an object with these members. A list of one: an array of such values.
 # In requests only, a JSONType or a OneOf: the reader takes the value, which has to be of this type or one of these.
+# A TakenIf: it takes the value, unless it has taken another member in its place.
 Shape: TypeAlias = "str | _Row | dict[str, Shape] | list[Shape] | None"
-_Row: TypeAlias = DroppedUnless | ByType | OneOf | Counters | Setting | JSONType
+_Row: TypeAlias = DroppedUnless | ByType | OneOf | TakenIf | Counters | Setting | JSONType
 
 
 def members(names: str, row: Shape = None) -> dict[str, Shape]:
@@ -189,7 +203,7 @@ def read_members(
                 settings[name] = inner
             if left:
                 extra[name] = left
-        elif not _is_read(member, row):
+        elif not _is_read(value, member, row):
             extra[name] = member
     names = sorted(settings, key=list(shape).index) if len(settings) > 1 else settings
     return {param: member for name in names for param, member in settings[name].items()}, extra
@@ -206,16 +220,18 @@ def setting_paths(shape: Mapping[str, Shape], path: str = "") -> dict[Param, str
     return paths
 
 
-def defined_members(*shapes: Mapping[str, Shape]) -> dict[str, bool]:
-    """Return names for Request.defined: of members that only this protocol has, and of objects with other members."""
-    defined: dict[str, bool] = {}
+def defined_members(*shapes: Mapping[str, Shape]) -> dict[str, bool | str]:
+    """Return names for Request.defined: of members that can be lost, and of objects with other members."""
+    defined: dict[str, bool | str] = {}
     for shape in shapes:
         for name, row in shape.items():
             if type(row) is Setting and row.param is None:
                 defined[name] = True
+            elif type(row) is TakenIf:
+                defined[name] = RULED_OUT
             elif type(row) is dict:
-                for inner, is_native in {**defined_members(row), name: False}.items():
-                    defined[inner] = is_native or defined.get(inner, False)
+                for inner, reason in {**defined_members(row), name: False}.items():
+                    defined[inner] = reason or defined.get(inner, False)
     return defined
 
 
@@ -237,15 +253,17 @@ def extra_members(value: JSONObject, shape: Mapping[str, Shape]) -> JSONObject |
         elif type(row) is Setting:
             if row.param is None and member != row.implied:
                 extra[name] = member
-        elif not _is_read(member, row):
+        elif not _is_read(value, member, row):
             extra[name] = member
     return extra or None
 
 
-def _is_read(member: JSON, row: Shape) -> bool:
-    """True if a member has no members that its reader leaves."""
+def _is_read(value: JSONObject, member: JSON, row: Shape) -> bool:
+    """True if the reader takes a member of an object, and leaves none of its own members."""
     if type(row) is OneOf:
         return member in row.values
+    if type(row) is TakenIf:
+        return all(value.get(name) in values for name, values in row.others.items())
     if type(row) is ByType:
         kind = member.get("type") if type(member) is dict else None
         shape = row.shapes.get(kind) if type(kind) is str else None

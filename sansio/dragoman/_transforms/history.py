@@ -71,7 +71,7 @@ class _HistoryRepair(msgspec.Struct):
     """
 
     _ledger: Ledger
-    _defined: Mapping[str, bool]
+    _defined: Mapping[str, bool | str]
     _out: list[Message] = []
     _seen: set[str] = set()
     _numbers: dict[str, int] = {}  # the client's call id -> the number that its last repetition got

@@ -33,14 +33,16 @@ def test_unknown_fields() -> None:
 def test_defined_fields_have_their_own_places() -> None:
     """Of an object that has a counterpart, only what is left is a loss, each member at its place."""
     ledger = Ledger()
-    extra = {"a": 1, "b": {"a": 1, "b": {"e": 2}}, "c": {"a": 1}}
-    ledger.unknown_fields("/m", extra, defined={"a": True, "b": False})
+    extra = {"a": 1, "b": {"a": 1, "b": {"e": 2}}, "c": {"a": 1}, "d": 1}
+    ledger.unknown_fields("/m", extra, defined={"a": True, "b": False, "d": "why"})
     assert [(loss.code, loss.path) for loss in ledger] == [
         (LossCode.DROPPED, "/m/a"),
         (LossCode.DROPPED, "/m/b/a"),
         (LossCode.UNKNOWN_FIELD, "/m/b/b/e"),
         (LossCode.UNKNOWN_FIELD, "/m/c"),
+        (LossCode.DROPPED, "/m/d"),
     ]
+    assert [loss.detail for loss in ledger][-1] == "why"
 
 
 def test_only_so_many_are_kept() -> None:

@@ -14,6 +14,7 @@ from dragoman._ir.shape import (
     INTEGER,
     NUMBER,
     OBJECT,
+    RULED_OUT,
     STRING,
     ByType,
     Counters,
@@ -21,6 +22,7 @@ from dragoman._ir.shape import (
     JSONType,
     Setting,
     Shape,
+    TakenIf,
     defined_members,
     extra_members,
     note_unread,
@@ -86,6 +88,8 @@ BODY: dict[str, Shape] = {
     "seed": Setting("seed"),
     "thread": Setting(None, STRING),
     "metadata": {"user_id": Setting("user", STRING), "padding": Setting(None)},
+    "file_id": TakenIf({"file": (None, "")}),
+    "file": None,
 }
 
 SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any], Any]] = {
@@ -95,6 +99,8 @@ SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any], Any]] = {
     "the later one of two names": ({"max_completion_tokens": 2, "max_tokens": 1}, {"max_output_tokens": 2}, None),
     "a nested setting": ({"metadata": {"user_id": "u", "x": 1}}, {"user": "u"}, {"metadata": {"x": 1}}),
     "only of this protocol": ({"thread": "t", "metadata": {"padding": 0}}, {}, {"thread": "t", "metadata": {"padding": 0}}),
+    "in place of another one": ({"file_id": "f", "file": ""}, {}, None),
+    "next to the one in whose place it may stand": ({"file_id": "f", "file": "a"}, {}, {"file_id": "f"}),
     "unknown": ({"x": {"y": None}, "z": False}, {}, {"x": {"y": None}, "z": False}),
     "several, in the order of the body": (
         {"x": 1, "metadata": {"padding": 0}, "z": 2, "thread": "t"},
@@ -120,7 +126,12 @@ def test_paths_and_names_of_a_shape() -> None:
         "seed": "/seed",
         "user": "/metadata/user_id",
     }
-    assert defined_members(BODY) == {"thread": True, "metadata": False, "padding": True}
+    assert defined_members(BODY) == {
+        "thread": True,
+        "metadata": False,
+        "padding": True,
+        "file_id": RULED_OUT,
+    }
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [

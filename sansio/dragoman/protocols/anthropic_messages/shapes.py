@@ -23,6 +23,7 @@ from dragoman._ir.shape import (
     OneOf,
     Setting,
     Shape,
+    TakenIf,
     defined_members,
     members,
     setting_paths,
@@ -84,7 +85,13 @@ MESSAGE_SHAPE: dict[str, Shape] = {**members("role content"), "clear_at": Settin
 
 TEXT_SHAPE: dict[str, Shape] = {**members("type text citations"), "cache_control": _CACHE_CONTROL}
 # The source of an image or a document; its `type` says which of the other members it has.
-_SOURCE: Shape = {**members("type data url file_id"), "media_type": STRING}
+_SOURCE: Shape = {
+    "type": None,
+    "data": TakenIf({"type": ("base64", "text")}),
+    "url": TakenIf({"type": ("url",)}),
+    "file_id": TakenIf({"type": ("file",)}),
+    "media_type": STRING,
+}
 IMAGE_SHAPE: dict[str, Shape] = {
     "type": None,
     "source": _SOURCE,

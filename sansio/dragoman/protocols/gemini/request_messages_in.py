@@ -33,7 +33,7 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
-from dragoman._ir.shape import OBJECT, STRING, read_members
+from dragoman._ir.shape import OBJECT, STRING, Setting, read_members
 from dragoman._ir.wrapped_signatures import SEPARATOR, Signer
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode, encode_text, text_or_none, wrong_type
@@ -321,6 +321,9 @@ class ConversationReader(msgspec.Struct):
             if kind == "text" and (text := _plain_text(content)) is not None:
                 source, content = "text", text
         is_file = kind not in ("image", "audio")
+        shape = shapes.MEDIA_SHAPE if is_file else shapes.UNNAMED_SHAPE
+        if part.get("inlineData") and part.get("fileData"):
+            shape = {**shape, "fileData": Setting(None)}  # a part has one of them: the first was read
         return Media(
             "file" if is_file else kind,  # type: ignore[arg-type]
             source,
@@ -330,7 +333,7 @@ class ConversationReader(msgspec.Struct):
             tables.DETAILS.get(level) if type(level) is str else None,
             path=path,
             native=part,
-            shape=shapes.MEDIA_SHAPE if is_file else shapes.UNNAMED_SHAPE,
+            shape=shape,
         )
 
 

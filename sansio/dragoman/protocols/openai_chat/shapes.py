@@ -22,6 +22,7 @@ from dragoman._ir.shape import (
     OneOf,
     Setting,
     Shape,
+    TakenIf,
     defined_members,
     members,
     setting_paths,
@@ -95,7 +96,11 @@ PART_SHAPES: dict[str, dict[str, Shape]] = {
     "text": {**members("type text"), **_MARKS},
     "image_url": {"type": None, "image_url": members("url detail"), **_MARKS},
     "input_audio": {"type": None, "input_audio": members("data format"), **_MARKS},
-    "file": {"type": None, "file": members("file_data file_id filename"), **_MARKS},
+    "file": {
+        "type": None,
+        "file": {**members("file_data filename"), "file_id": TakenIf({"file_data": (None,)})},
+        **_MARKS,
+    },
     "document_url": {**members("type document_url document_name"), **_MARKS},  # Mistral's, of a file
     "refusal": members("type refusal"),
 }
@@ -156,7 +161,7 @@ WEB_SEARCH_SHAPE: dict[str, Shape] = {
 # The object in `response_format`.
 FORMAT_SHAPE = members("name description schema strict")
 
-DEFINED_MEMBERS = defined_members(REQUEST_SHAPE, ASSISTANT_SHAPE, CALL_SHAPE)
+DEFINED_MEMBERS = defined_members(REQUEST_SHAPE, ASSISTANT_SHAPE, CALL_SHAPE, PART_SHAPES["file"])
 
 # -- responses ------------------------------------------------------------------------------------------------
 

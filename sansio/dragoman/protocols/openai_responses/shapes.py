@@ -23,6 +23,7 @@ from dragoman._ir.shape import (
     OneOf,
     Setting,
     Shape,
+    TakenIf,
     defined_members,
     members,
     setting_paths,
@@ -181,6 +182,7 @@ _MARK: dict[str, Shape] = {
         ({"mode": "explicit"}, *[{"mode": "explicit", "ttl": ttl} for ttl in CACHE_TTLS.values()])
     )
 }
+_NO_IMAGE_URL = TakenIf({"image_url": (None,)})
 _TEXT_PART: dict[str, Shape] = {
     **members("type text annotations parsed"),
     "logprobs": Setting(None, implied=[]),
@@ -189,13 +191,19 @@ _TEXT_PART: dict[str, Shape] = {
 PART_SHAPES: dict[str, dict[str, Shape]] = {
     "output_text": _TEXT_PART,
     "refusal": members("type refusal"),
-    "input_image": {**members("type image_url file_id detail"), **_MARK},
-    "input_file": {**members("type file_data file_url file_id filename detail"), **_MARK},
+    "input_image": {**members("type image_url detail"), "file_id": _NO_IMAGE_URL, **_MARK},
+    "input_file": {
+        **members("type file_data filename detail"),
+        "file_url": TakenIf({"file_data": (None,)}),
+        "file_id": TakenIf({"file_data": (None,), "file_url": (None,)}),
+        **_MARK,
+    },
 }
 # The output of a computer.
 SCREEN_SHAPE: dict[str, Shape] = {
     "type": OneOf(("computer_screenshot",)),
-    **members("image_url file_id"),
+    "image_url": None,
+    "file_id": _NO_IMAGE_URL,
 }
 
 DEFINED_MEMBERS = defined_members(
