@@ -123,12 +123,17 @@ class ChoiceReader(msgspec.Struct):
             reader = self._begin_calls(out)
             # A choice may come in several messages, see `ChatReader`.
             for position, fragment in enumerate(calls, len(reader.calls)):
-                reader.read_fragment(fragment, out, default_index=position if whole else None)
+                reader.read_fragment(fragment, out, place=position if whole else None)
         legacy = delta.get("function_call")
-        # It repeats one of `tool_calls`, or says nothing at servers that send the empty value of every member.
-        if legacy is not None and not calls and has_content(legacy):
-            # One call without id and index.
-            self._begin_calls(out).read_fragment({"index": 0, "function": legacy}, out)
+        # It says nothing at servers that send the empty value of every member.
+        if legacy is not None and has_content(legacy):
+            if not calls:
+                # One call without id and index.
+                self._begin_calls(out).read_fragment({"index": 0, "function": legacy}, out)
+            elif legacy not in [call.get("function") for call in objects_in(calls)]:
+                self._ledger.dropped(
+                    f"{self.path}/message/function_call", "not among the tool calls next to it"
+                )
 
     def _begin_calls(self, out: list[Event]) -> ToolCallReader:
         self._end_block(out)

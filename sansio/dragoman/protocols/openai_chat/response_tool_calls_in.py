@@ -113,10 +113,10 @@ class ToolCallReader(msgspec.Struct):
     _next_index: int = 0  # above all indexes so far
     _last: StreamedCall | None = None
 
-    def read_fragment(self, fragment: JSON, out: list[Event], *, default_index: int | None = None) -> None:
+    def read_fragment(self, fragment: JSON, out: list[Event], *, place: int | None = None) -> None:
         """Read one element of `tool_calls`.
 
-        default_index: its index if it has none, as in whole responses.
+        place: that of a whole call, which is its index.
         """
         if type(fragment) is not dict:
             raise unreadable_response(f"a tool call is {kind_of(fragment)}")
@@ -132,9 +132,9 @@ class ToolCallReader(msgspec.Struct):
         call_id = call_id if type(call_id) is str else "" if call_id is None else str(call_id)
         name = name if type(name) is str else ""
         piece = arguments_text(inner.get(member))
-        index = fragment.get("index")
+        index = fragment.get("index") if place is None else place
         if type(index) is not int:
-            index = default_index
+            index = None
         call = self._find(index, call_id, name)
         if call is None:
             if not (call_id or name or piece.strip()):
