@@ -125,12 +125,16 @@ class PartWriter:
     def write_message_fields(self, message: Message, body: JSONObject) -> None:
         """Put the members of a message besides its content into `body`."""
         if self.native:
-            members = self.without_sdk_members(message).before or {}
-            body.update(
-                {key: value for key, value in members.items() if key not in _WRITTEN and value is not None}
-            )
+            for key, value in (self.without_sdk_members(message).before or {}).items():
+                if key not in _WRITTEN and value is not None:
+                    self.put_member(key, value, f"{message.path}/{key}", body)
         if message.name is not None:
             body["name"] = message.name
+
+    def put_member(self, name: str, value: JSON, path: str, body: JSONObject) -> None:
+        """Put a member of a message into `body`, which may have that of a message before that was merged with it."""
+        if body.setdefault(name, value) != value:
+            self.ledger.dropped(path, "merged with the message before it, which has another one")
 
     def without_sdk_members(self, node: AnyNode) -> AnyNode:
         """Return a message or call, as a changed one, without what servers refuse and only an SDK reads."""
@@ -291,7 +295,7 @@ class _TurnWriter(msgspec.Struct):
         elif type(part) is Refusal and not (native and part.native is not None):
             self.refusals.append(part.text)
         elif type(part) is OpaquePart and part.kind == "audio" and part.origin == NAME:
-            self.body["audio"] = part.native
+            self._writer.put_member("audio", part.native, part.path, self.body)
         else:
             if self.calls and not native and type(part) is Text:
                 self._writer.ledger.altered(part.path, "text after a tool call is sent before it")
