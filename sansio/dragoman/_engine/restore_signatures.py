@@ -12,7 +12,7 @@ from dragoman._ir.losses import Ledger
 from dragoman._ir.wrapped_signatures import SEPARATOR, Signer
 from dragoman._transforms.signatures import FORGED, unreadable_reason
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.codec import UpstreamSpec
+from dragoman.codec import SignaturePlaces, UpstreamSpec
 
 
 def restore_signatures(
@@ -40,8 +40,7 @@ def restore_signatures(
     def restored(objects: list[JSON], message: JSONObject, path: str) -> list[JSON]:
         out: list[JSON] = []
         for index, found in enumerate(objects):
-            kind = found.get("type", "") if type(found) is dict else None
-            value = found.get(places.fields.get(kind)) if type(kind) is str else None
+            value = _signature_of(found, places, signed_reasoning)
             native: JSON = None
             # A server that signs nothing has an empty one. What has passed so far still has to pass next to others.
             if type(value) is str and (value or not signed_reasoning):
@@ -74,6 +73,14 @@ def restore_signatures(
     body[places.conversation] = kept
     if not rewritten:
         places.finish(body, signer, ledger)
+
+
+def _signature_of(found: JSON, places: SignaturePlaces, signed_reasoning: bool) -> JSON:
+    """Return the signature of an object, "" if it has none and the upstream has refused reasoning, None for others."""
+    kind = found.get("type", "") if type(found) is dict else None
+    field = places.fields.get(kind) if type(kind) is str else None
+    value = None if field is None else found.get(field)
+    return "" if value is None and field and kind and not signed_reasoning else value
 
 
 def _read(

@@ -90,6 +90,13 @@ ERROR_RULES: tuple[ErrorRule, ...] = (
 # Signatures and ciphertexts can be read only in the organization that they were made in.
 _SIGNATURE_REFUSED: tuple[ErrorRule, ...] = (
     ErrorRule(ErrorAction.TRY_NEXT, codes=frozenset({"invalid_encrypted_content"})),
+    # OpenAI's, of reasoning that an open model shows: "Invalid 'input[39].content': array too long. Expected an array
+    # with maximum length 0" (claude-code-router#1783, read 2026-11-30)
+    ErrorRule(
+        ErrorAction.TRY_NEXT,
+        codes=frozenset({"array_above_max_length"}),
+        words=(".content': array too long. expected an array with maximum length 0",),
+    ),
     ErrorRule(
         ErrorAction.TRY_NEXT,
         statuses=frozenset({400}),

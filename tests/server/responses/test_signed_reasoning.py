@@ -35,6 +35,14 @@ REASONING = {
     "summary": [{"type": "summary_text", "text": "Let me see."}],
     "encrypted_content": "gAAAA-canary",
 }
+# Of a model whose server encrypts none.
+SHOWN_REASONING = {
+    "type": "reasoning",
+    "id": "rs_1",
+    "summary": [],
+    "content": [{"type": "reasoning_text", "text": "Let me see."}],
+    "encrypted_content": None,
+}
 RESPONSES_RESPONSE = responses_response(
     [REASONING, {"type": "message", "id": "m_1", "role": "assistant", "status": "completed", "content": [{"type": "output_text", "text": "Four.", "annotations": []}]}]
 )  # fmt: skip
@@ -196,6 +204,14 @@ UNVERIFIED = {
         "code": "invalid_encrypted_content",
     }
 }
+TOO_LONG = {
+    "error": {
+        "message": "Invalid 'input[1].content': array too long. Expected an array with maximum length 0, but got an array with length 1 instead.",
+        "type": "invalid_request_error",
+        "param": "input[1].content",
+        "code": "array_above_max_length",
+    }
+}
 UNSIGNED = {
     "type": "error",
     "error": {
@@ -223,6 +239,14 @@ MOVED = [
         ["input"],
         [QUESTION[0], CALL_R, RESULT_R],
         id="responses",
+    ),
+    pytest.param(
+        RESPONSES,
+        {"input": [*QUESTION, SHOWN_REASONING, CALL_R, RESULT_R], "store": False},
+        [TOO_LONG, RESPONSES_RESPONSE],
+        ["input"],
+        [QUESTION[0], CALL_R, RESULT_R],
+        id="an open model's",
     ),
 ]  # fmt: skip
 
