@@ -293,14 +293,12 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
         returns_signatures: A REASONING block with a signature reaches the client, and the client sends it back.
         message_members: Which of `name` and `phase` its messages may have.
         file_store: The vendor's store that its file ids refer to. Protocols with the same store can exchange ids.
-        clients_drop_signatures: Many of its clients do not send it back, so it is cached for them, see
-            `_transforms.reasoning_cache`.
+        clients_drop_signatures: Many of its clients do not send it back: `_transforms.reasoning_cache` keeps it.
         shows_searches: Its writer has a form for an Opaque of another protocol with a web search in it.
         needs_usage: Its responses report usage even if the client did not request it.
         usage_at_start: Its streams begin with usage. As upstreams report it at the end, estimates are sent.
         needs_model: A request has to name a model; else there may be a default, and Request.model may be "".
-        server_state_params: Settings that refer to a conversation that its own servers store, and the error code with
-            which they are refused for other upstreams, which would continue another conversation.
+        server_state_params: Settings that refer to a conversation on its own servers -> code of the error elsewhere.
         failed_bodies: write_whole accepts a response with an error too, and writes it as a failed one.
         echoed_members: Members of a request that its responses repeat, or depend on.
         stored_responses: If its responses can be stored, and later requests refer to them, as in the Responses API:
@@ -431,6 +429,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
         media: The kinds of Media that a request may have.
         file_id_media: Those that it may have by file id.
         text_roles: The roles of messages that can have no Media.
+        prefix_member: The member of an assistant's message that requests its continuation, None if there is none.
         checks_strict_schemas: Its servers refuse a schema as strict that does not close and require all of its objects.
         model_bound_signatures: Its signatures can be read only by the model that made them.
         request_headers: A written body -> names and values of the headers that it requires.
@@ -471,6 +470,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     media: frozenset[str] = frozenset(("image", "file"))
     file_id_media: frozenset[str] = frozenset(("image", "file"))
     text_roles: frozenset[Role] = frozenset()
+    prefix_member: str | None = None
     checks_strict_schemas: bool = False
     model_bound_signatures: bool = True
     request_headers: Callable[[JSONObject], Sequence[tuple[str, str]]] = lambda body: ()

@@ -44,6 +44,7 @@ def test_a_spec_is_checked_when_it_is_made() -> None:
         "feedback_member",
         "max_stop_sequences",
         "model_list",
+        "prefix_member",
         "rate_limit_headers",
         "request_type",
         "response_type",

@@ -50,13 +50,23 @@ def add_user_turns(request: Request, context: PassContext) -> Request:
             path = messages[first].path
             context.ledger.repaired(path, "the upstream requires a user message first: one was inserted")
             messages = (*messages[:first], _user_turn(_FIRST, path), *messages[first:])
-    if not capabilities.prefill and messages and messages[-1].role == "assistant":
-        path = messages[-1].path
+    last = messages[-1] if messages else None
+    if not capabilities.prefill and last and last.role == "assistant" and not _is_prefix(last, context):
+        path = last.path
         context.ledger.altered(
             path, "a user message requests the rest: the model does not continue an assistant message"
         )
         messages = (*messages, _user_turn(_CONTINUE, path))
     return request if messages is request.messages else msgspec.structs.replace(request, messages=messages)
+
+
+def _is_prefix(message: Message, context: PassContext) -> bool:
+    """True for a message that its sender marks as one to continue, with which a conversation may always end.
+
+    "Assistant message with prefix True must be last message" (mistral-common, read 2026-11-30)
+    """
+    marked = context.upstream.prefix_member if context.rewritten else None
+    return marked is not None and (message.native or message.before or {}).get(marked) is True
 
 
 def _user_turn(text: str, path: str) -> Message:

@@ -60,6 +60,7 @@ SPEC = UpstreamSpec(
     file_id_media=frozenset({"file"}),
     # "Image URLs are only allowed for messages with role 'user'" (openai-node#1030, read 2026-11-30)
     text_roles=frozenset({"system", "developer", "assistant"}),
+    prefix_member="prefix",
     echoed_members=("functions", "tools"),
     signature_places=SIGNATURE_PLACES,
     content_members=frozenset({"model", "messages", "tools", "functions", "stream"}),

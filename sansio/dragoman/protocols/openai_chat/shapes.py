@@ -113,6 +113,8 @@ ASSISTANT_SHAPE: dict[str, Shape] = {
     **members("refusal audio function_call tool_calls annotations"),
     EXTRA_CONTENT: Setting(None),
     **dict.fromkeys(REASONING_FIELDS),
+    # Mistral's and DeepSeek's: the response continues the message, which is the last one. Elsewhere it does so anyway.
+    "prefix": None,
     # What SDKs add to a message that they received, and send back with it: the content parsed, by OpenAI's; LiteLLM's
     # copy of what has no official field.
     "parsed": None,
