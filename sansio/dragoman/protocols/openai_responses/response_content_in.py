@@ -15,7 +15,7 @@ from dragoman._ir import events
 from dragoman._ir.events import Event, ReasoningForm, Search, Signature, Source, ToolHead, ToolKind
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import note_unread, response_shape
-from dragoman._wire.json import JSON, JSONObject, is_object_text, objects_in, text_or_none
+from dragoman._wire.json import JSON, JSONObject, encode_text, is_object_text, objects_in, text_or_none
 from dragoman.protocols._openai.citations import read_url_citation
 from dragoman.protocols.openai_responses.request_tool_items_in import search_queries
 from dragoman.protocols.openai_responses.shapes import ANNOTATION_SHAPE
@@ -397,7 +397,10 @@ class CallItem(OutputItem):
     def finish(self, item: JSONObject, out: list[Event]) -> None:
         if not self.started:
             self._start(item, text_or_none(item.get("name")) or "unknown", out)
-        self.add_missing_text(item.get("input" if self.custom else "arguments"), out)
+        text = item.get("input" if self.custom else "arguments")
+        if type(text) is dict and not self.emitted.text:
+            text = encode_text(text)  # the object itself, as in calls that some clients and servers of Chat send
+        self.add_missing_text(text, out)
         self._end(out, item.get("status") != "incomplete")
 
     def end_unfinished(self, out: list[Event], complete: bool) -> None:

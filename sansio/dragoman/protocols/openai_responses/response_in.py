@@ -165,7 +165,7 @@ class ResponsesReader:
                 events.Failed(cancelled if status == "cancelled" else parse_error(response.get("error")))
             )
             return
-        complete = status == "completed"
+        complete = status == "completed" and _cut_reason(response) is None
         output = response.get("output")
         self._finish_items(output if type(output) is list else [], out)
         for item in self._all:
@@ -197,7 +197,7 @@ class ResponsesReader:
     def _stop_of(self, response: JSONObject, complete: bool) -> events.Stopped:
         if complete:
             return events.Stopped(events.TOOL_USE if self._has_calls else events.END, "completed")
-        reason = text_or_none(object_or_empty(response.get("incomplete_details")).get("reason"))
+        reason = _cut_reason(response)
         if reason is not None and reason not in STOP_REASONS:
             self._ledger.altered(
                 "/incomplete_details/reason", "an unknown reason was read as the output limit"
@@ -395,6 +395,11 @@ def read_whole(body: JSONObject, context: ResponseContext, ledger: Ledger) -> Se
     if "output" not in body and body.get("error") is not None:
         return (events.Failed(parse_error(body)),)
     return ResponsesReader(context, ledger).whole(body)
+
+
+def _cut_reason(response: JSONObject) -> str | None:
+    """Return why a response was cut off, None if it does not say that it was."""
+    return text_or_none(object_or_empty(response.get("incomplete_details")).get("reason"))
 
 
 def _required_object(event: JSONObject, name: str) -> JSONObject:
