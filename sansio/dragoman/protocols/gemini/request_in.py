@@ -115,6 +115,8 @@ def _read_response_format(
     mime_type = text_or_none(config.get("responseMimeType"))
     name = "responseJsonSchema" if config.get("responseJsonSchema") is not None else "responseSchema"
     schema = config.get(name)
+    if name != "responseSchema" and config.get("responseSchema") is not None:
+        extra.setdefault("generationConfig", {})["responseSchema"] = config["responseSchema"]
     if mime_type not in (None, "text/plain", MIME_TYPE_JSON):
         extra.setdefault("generationConfig", {}).update({"responseMimeType": mime_type, name: schema})
         return None

@@ -25,6 +25,7 @@ from dragoman._ir.shape import (
     OneOf,
     Setting,
     Shape,
+    TakenIf,
     defined_members,
     members,
     setting_paths,
@@ -103,7 +104,8 @@ RESULT_SHAPE: dict[str, Shape] = {
 }
 CONTENT_SHAPE: dict[str, Shape] = members("role parts")
 FUNCTION_SHAPE: dict[str, Shape] = {
-    **members("name description parameters parametersJsonSchema"),
+    **members("name description parametersJsonSchema"),
+    "parameters": TakenIf({"parametersJsonSchema": (None,)}),
     **members("response responseJsonSchema behavior", Setting(None)),
 }
 SEARCH_SHAPE: dict[str, Shape] = {"excludeDomains": ARRAY}

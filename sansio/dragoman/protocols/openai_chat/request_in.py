@@ -31,7 +31,7 @@ from dragoman._ir.request import (
     plain_text_of,
     split_data_uri,
 )
-from dragoman._ir.shape import OBJECT, STRING, Setting, Shape, read_members, taken_members
+from dragoman._ir.shape import OBJECT, STRING, Setting, Shape, has_content, read_members, taken_members
 from dragoman._ir.tools import CacheMark
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._wire.json import JSON, JSONObject, invalid_value, object_or_empty, wrong_type
@@ -224,7 +224,9 @@ class _MessageReader(msgspec.Struct):
             if type(call_id) is str and type(name) is str and type(text) is str:
                 return ToolCall(call_id, name, text, _FUNCTION, None, None, path, native=call)
         call_id = CHECKS.required(call, "id", path, STRING)
-        kind = _CUSTOM if type(call.get("custom")) is dict else _FUNCTION
+        # Servers that send the empty value of every member get it back, of the other kind too.
+        is_custom = type(call.get("custom")) is dict and not has_content(call.get("function"))
+        kind = _CUSTOM if is_custom else _FUNCTION
         function = CHECKS.required(call, kind.value, path, OBJECT)
         at = f"{path}/{kind.value}"
         if kind is _CUSTOM:

@@ -48,7 +48,7 @@ REQUEST_SHAPE: dict[str, Shape] = {
     "tools": ARRAY,
     "functions": ARRAY,
     "web_search_options": OBJECT,
-    "response_format": members("type json_schema"),
+    "response_format": {"type": None, "json_schema": TakenIf({"type": ("json_schema",)})},
     # Reasoning: the official setting, and the settings of compatible servers.
     "reasoning_effort": STRING,
     "thinking_budget": INTEGER,

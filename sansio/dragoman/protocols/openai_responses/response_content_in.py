@@ -399,7 +399,9 @@ class CallItem(OutputItem):
             self._start(item, text_or_none(item.get("name")) or "unknown", out)
         text = item.get("input" if self.custom else "arguments")
         if type(text) is dict and not self.emitted.text:
-            text = encode_text(text)  # the object itself, as in calls that some clients and servers of Chat send
+            text = encode_text(
+                text
+            )  # the object itself, as in calls that some clients and servers of Chat send
         self.add_missing_text(text, out)
         self._end(out, item.get("status") != "incomplete")
 
