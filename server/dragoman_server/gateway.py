@@ -43,7 +43,7 @@ from dragoman_server.upstream.client import UpstreamClient, origin_of
 from dragoman_server.upstream.sender import UpstreamSender
 from dragoman_server.usage.recorder import UsageRecorder
 from dragoman_server.usage.stores.base import UsageStore
-from dragoman_server.usage.stores.memory import MemoryUsageStore
+from dragoman_server.usage.stores.sqlite import SQLiteUsageStore
 from dragoman_server.wire.client_address import ClientAddresses
 
 
@@ -292,15 +292,11 @@ def make_account_store(server: ServerSettings) -> AccountStore:
 def make_usage_store(server: ServerSettings) -> UsageStore:
     """Return the store that the settings name. Raises as _place_of()."""
     place = _place_of(server, "usage_store")
-    if place is None:
-        return MemoryUsageStore()
-    if server.usage_store == "sqlite":
-        from dragoman_server.usage.stores.sqlite import SQLiteUsageStore
+    if place is not None and server.usage_store == "valkey":
+        from dragoman_server.usage.stores.valkey import ValkeyUsageStore
 
-        return SQLiteUsageStore(place)
-    from dragoman_server.usage.stores.valkey import ValkeyUsageStore
-
-    return ValkeyUsageStore(place)
+        return ValkeyUsageStore(place)
+    return SQLiteUsageStore(place)
 
 
 def _response_store(server: ServerSettings) -> ResponseStore | None:

@@ -128,7 +128,7 @@ def _read(settings: Settings, config_file: str | None, query: str) -> dict[str, 
 
     from dragoman import RemoteProtocolError
     from dragoman_server.cli.keys.store import STORE_ERRORS, read_keys
-    from dragoman_server.http.usage import KEY_GROUP, usage_json, usage_query
+    from dragoman_server.http.usage import usage_json, usage_query
 
     try:
         wanted = usage_query(query, time.time())
@@ -146,7 +146,7 @@ def _read(settings: Settings, config_file: str | None, query: str) -> dict[str, 
             report: dict[str, Any] = msgspec.to_builtins(await usage_json(store, wanted, keys))
         return report
 
-    needs_keys = KEY_GROUP in wanted.by or "key" in wanted.filters
+    needs_keys = "group" in wanted.by or "key" in wanted.filters
     try:
         return anyio.run(read, read_keys(settings) if needs_keys else ())
     except RemoteProtocolError as error:

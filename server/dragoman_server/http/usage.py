@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Awaitable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -19,7 +19,6 @@ from dragoman_server.http.endpoint import BaseEndpoint
 from dragoman_server.http.operations import ApiOperation, DescribedRoute
 from dragoman_server.http.request import Parameter, Query, invalid_parameter
 from dragoman_server.platform.clock import utc_text
-from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.settings import ClientKey, LimitHolder
 from dragoman_server.usage.stores.base import (
@@ -28,9 +27,6 @@ from dragoman_server.usage.stores.base import (
     FIRST_BYTE_BOUNDS,
     GROUPS,
     HOUR_S,
-    MAX_GROUPS,
-    ROW_BYTES,
-    Grouping,
     KeyUse,
     UsageCounts,
     UsageGroup,
@@ -47,13 +43,10 @@ _UNITS = {"h": 1, "d": DAY_HOURS, "w": 7 * DAY_HOURS}
 _AGO = re.compile(r"(\d{1,5})([hdw])")
 _A_TIME = "24h, 7d, 2w (ago), a date, or a time such as 2026-11-29T18:00:00Z"
 
-# What rows are grouped by as well: the group of [[groups]] that the key of a row is in now. Stores know keys only.
-KEY_GROUP = "group"
-
 _BY = Parameter(
     "by",
     "what the rows are grouped by, each once; also with commas",
-    choices=(*GROUPS, KEY_GROUP),
+    choices=tuple(GROUPS),
     repeats=True,
 )
 _SINCE = Parameter("since", f"where it begins: {_A_TIME}; {_DEFAULT_SINCE} by default")
@@ -188,7 +181,8 @@ async def usage_json(usage: UsageSource, query: UsageQuery, keys: Collection[Cli
         (use,) = await usage.key_uses([key])
         if not use.requests:
             raise invalid_parameter("key", "the name of a client key; dragoman keys list has them")
-    groups = await _read(usage, replace(query, limit=query.limit + 1), keys)
+    group_of = {each.name: each.group or "" for each in keys}
+    groups = await usage.read(replace(query, limit=query.limit + 1, group_of=group_of))
     total = groups if not query.by else await usage.read(replace(query, by=()))
     shown = groups[: query.limit] if query.by else []
     return UsageReport(
@@ -200,24 +194,6 @@ async def usage_json(usage: UsageSource, query: UsageQuery, keys: Collection[Cli
         total=UsageFigures(**_figures(total[0][1] if total else UsageCounts())),
         truncated=len(groups) > query.limit,
     )
-
-
-async def _read(usage: UsageSource, query: UsageQuery, keys: Iterable[ClientKey]) -> list[UsageGroup]:
-    """Return the groups of a query, of which KEY_GROUP is made here."""
-    if KEY_GROUP not in query.by:
-        return await usage.read(query)
-    group_of = {key.name: key.group or "" for key in keys}
-    stored = ["key", *(name for name in query.by if name not in ("key", KEY_GROUP))]
-    groups = await usage.read(replace(query, by=tuple(stored), limit=MAX_GROUPS))
-
-    def add_up() -> list[UsageGroup]:
-        sums = Grouping(query)
-        for values, counts in groups:
-            row = {**dict(zip(stored, values, strict=True)), KEY_GROUP: group_of.get(str(values[0]), "")}
-            sums.add_group(tuple([row[name] for name in query.by]), counts)
-        return sums.result()
-
-    return await off_loop(len(groups) * ROW_BYTES, add_up)
 
 
 def _figures(counts: UsageCounts) -> dict[str, Any]:

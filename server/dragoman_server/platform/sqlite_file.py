@@ -1,4 +1,4 @@
-"""Open a SQLite file of the gateway: private, and shared with other processes.
+"""Open a SQLite file of the gateway: private, and shared with other processes; or a database in memory.
 
 The file has a mark of its kind and version, so a file of another program, kind or version is never changed. A
 write-ahead log lets processes read while one of them writes. Only the user who runs the gateway may read the file.
@@ -14,6 +14,8 @@ from typing import TypeVar
 import anyio
 import anyio.to_thread
 import msgspec
+
+from dragoman_server.platform.off_loop import INLINE_BYTES
 
 _T = TypeVar("_T")
 
@@ -65,19 +67,21 @@ class SQLiteFile:
     """A file and the connection to it, for one thread at a time.
 
     Args:
+        path: None for a database in memory, which ends with the connection.
         error: raised if something is wrong with the file.
 
     Attributes:
         name: The kind and the path, for errors.
     """
 
-    def __init__(self, file_format: SQLiteFileFormat, path: str, error: type[Exception]) -> None:
-        self.name = f"the {file_format.what} {path}"
+    def __init__(self, file_format: SQLiteFileFormat, path: str | None, error: type[Exception]) -> None:
+        self.name = f"the {file_format.what} {path or 'in memory'}"
         self._format = file_format
         self._path = path
         self._error = error
         self._connection: sqlite3.Connection | None = None
         self._one_call = anyio.CapacityLimiter(1)
+        self._one_thread = anyio.CapacityLimiter(1)
 
     @asynccontextmanager
     async def running(self, busy_s: float) -> AsyncIterator[None]:
@@ -89,11 +93,24 @@ class SQLiteFile:
             with anyio.CancelScope(shield=True):  # bounded by TURN_S, and by busy_s of the calls
                 await self.call(self.close)
 
-    async def call(self, function: Callable[[], _T]) -> _T:
-        """Run a function in a thread. A cancelled caller waits for its end, because it uses the connection."""
+    async def call(self, function: Callable[[], _T], size: int = 0) -> _T:
+        """Run a function in a thread, or in place if all that it may look at is little and in memory.
+
+        A cancelled caller waits for its end, because it uses the connection.
+
+        size: of its input, in bytes.
+        """
         with self.errors(), anyio.move_on_after(TURN_S):
-            return await anyio.to_thread.run_sync(function, limiter=self._one_call)
+            async with self._one_call:
+                if self._path is None and size + self._bytes() <= INLINE_BYTES:
+                    return function()
+                return await anyio.to_thread.run_sync(function, limiter=self._one_thread)
         raise self._error(f"{self.name}: the calls before this one took {TURN_S:g} s")
+
+    def _bytes(self) -> int:
+        """Return the size of the database, 0 while it is not open."""
+        query = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+        return 0 if self._connection is None else int(self._connection.execute(query).fetchone()[0])
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -117,10 +134,11 @@ class SQLiteFile:
 
         busy_s: how long a call waits for another process to finish its writing. Use it inside of errors().
         """
-        # SQLite would make it readable for all users whom the umask allows.
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+        if self._path is not None:
+            # SQLite would make it readable for all users whom the umask allows.
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
         connection = sqlite3.connect(
-            self._path, timeout=busy_s, isolation_level=None, check_same_thread=False
+            self._path or ":memory:", timeout=busy_s, isolation_level=None, check_same_thread=False
         )
         try:
             self._use_write_ahead_log(connection, busy_s)

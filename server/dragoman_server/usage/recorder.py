@@ -30,7 +30,7 @@ from dragoman_server.usage.stores.base import (
     UsageStore,
     UsageStoreError,
 )
-from dragoman_server.usage.stores.memory import MemoryUsageStore
+from dragoman_server.usage.stores.sqlite import SQLiteUsageStore
 
 _log = logging.getLogger("dragoman.usage")
 
@@ -144,7 +144,8 @@ class UsageRecorder(BackgroundTaskGroup):
                 await stack.enter_async_context(self._store.running())
             except UsageStoreError as error:
                 _log.warning("usage is counted in memory only, and lost when the gateway ends: %s", error)
-                self._store = MemoryUsageStore()
+                self._store = SQLiteUsageStore(None)
+                await stack.enter_async_context(self._store.running())
             await stack.enter_async_context(super().running())
             self.tasks.start_soon(self._write_often)
             try:

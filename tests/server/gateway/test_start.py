@@ -48,7 +48,6 @@ UNUSED = {
     "importlib.metadata": "plug-ins, and advice about extras",
     "urllib.request": "proxies of the environment",
     "dragoman_server.cli.keys.command": "the command keys",
-    "sqlite3": "stores in files",
     "httpcore2": "upstreams over TLS or by a proxy",
     "socksio": "SOCKS proxies",
     "trio": "the backend trio",

@@ -30,7 +30,7 @@ from dragoman_server.gateway import Gateway
 from dragoman_server.settings import Price, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.usage.stores.base import UsageStoreError
-from dragoman_server.usage.stores.memory import MemoryUsageStore
+from dragoman_server.usage.stores.sqlite import SQLiteUsageStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
@@ -216,10 +216,10 @@ async def test_a_store_has_a_largest_number_of_keys(monkeypatch: pytest.MonkeyPa
 async def test_a_key_that_was_made_is_shown_whatever_the_stores_do_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def fail(self: MemoryUsageStore, keys: Sequence[str]) -> NoReturn:
+    async def fail(self: SQLiteUsageStore, keys: Sequence[str]) -> NoReturn:
         raise UsageStoreError("no route to the store")
 
-    monkeypatch.setattr(MemoryUsageStore, "key_uses", fail)
+    monkeypatch.setattr(SQLiteUsageStore, "key_uses", fail)
 
     class FailsNext(Store):
         after: type[Operation[Any]] = Operation

@@ -1,4 +1,4 @@
-"""Usage stores of every kind: sums by hour, what is read of them, and their bounds. The one in memory is the model."""
+"""Usage stores of every kind: sums by hour, what is read of them, and their bounds."""
 
 import random
 import time
@@ -13,19 +13,20 @@ from valkey_server import ValkeyServer, valkey_server
 from virtual_time import REAL_BACKENDS
 
 from dragoman_server.platform.sqlite_file import write_transaction
-from dragoman_server.usage.stores import base, memory
 from dragoman_server.usage.stores.base import (
     COLUMNS,
+    DAY_HOURS,
     GROUPS,
+    TIMES,
     KeyUse,
     UsageBatch,
     UsageCounts,
+    UsageGroup,
     UsageLabels,
     UsageQuery,
     UsageStore,
     UsageStoreError,
 )
-from dragoman_server.usage.stores.memory import MemoryUsageStore
 from dragoman_server.usage.stores.sqlite import SQLiteUsageStore
 from dragoman_server.usage.stores.valkey import ValkeyUsageStore
 
@@ -53,7 +54,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
         return lambda: ValkeyUsageStore(server.url)
     if request.param == "sqlite":
         return lambda: SQLiteUsageStore(str(tmp_path / "new" / "usage.sqlite"))
-    return MemoryUsageStore
+    return lambda: SQLiteUsageStore(None)
 
 
 @pytest.fixture
@@ -80,8 +81,28 @@ ALL = UsageQuery(0, NOW + 10)
 ODD = UsageLabels(NOW - 1, "k:1", 'up"/', "up/ä", "m:requests\\n语")
 
 
-async def test_all_stores_return_what_the_memory_does(store: UsageStore) -> None:
-    model, dice = MemoryUsageStore(), random.Random(5)
+def added_up(added: list[tuple[UsageLabels, UsageCounts]], query: UsageQuery) -> list[UsageGroup]:
+    """What a query finds in rows."""
+    found: dict[tuple[str | int, ...], list[float]] = {}
+    for labels, more in added:
+        day, group = labels.hour // DAY_HOURS, query.group_of.get(labels.key, "")
+        row = {**structs.asdict(labels), "day": day, "group": group}
+        if query.since <= labels.hour < query.until and query.filters.items() <= row.items():
+            values = tuple(row[name] for name in query.by)
+            sums = found.get(values, [0] * len(COLUMNS))
+            found[values] = [sum(pair) for pair in zip(sums, more.values(), strict=True)]
+
+    def order(group: UsageGroup) -> tuple[object, ...]:
+        row = dict(zip(query.by, group[0], strict=True))
+        newest = [-int(row[name]) for name in query.by if name in TIMES]
+        return newest, -group[1].requests, [row[name] for name in query.by if name not in TIMES]
+
+    groups = [(values, UsageCounts.of(sums)) for values, sums in found.items()]
+    return sorted(groups, key=order)[: query.limit]
+
+
+async def test_all_stores_add_up_what_a_query_asks_for(store: UsageStore) -> None:
+    added, dice = list[tuple[UsageLabels, UsageCounts]](), random.Random(5)
     assert await store.read(ALL) == []
     for _ in range(12):
         rows = {
@@ -91,10 +112,12 @@ async def test_all_stores_return_what_the_memory_does(store: UsageStore) -> None
             for _ in range(20)
         }
         for each in (batch(rows), batch({ODD: counts(3, 0.1 + 0.2, output_tokens=7)})):
-            await model.add(each)
+            added += each.rows.items()
             await store.add(each)
+    groups = {"a": "team", "語": "team", "k:1": "k"}
     queries = [
-        UsageQuery(0, NOW + 1, by) for by in [(name,) for name in GROUPS] + [("day", "key"), ("key", "hour")]
+        UsageQuery(0, NOW + 1, by, group_of=groups)
+        for by in [(name,) for name in GROUPS] + [("day", "key"), ("key", "hour"), ("group", "day")]
     ]
     queries += [structs.replace(ALL, by=tuple(GROUPS), limit=limit) for limit in (1, 7, 1000)]
     queries += [structs.replace(ALL, since=NOW - 30, until=NOW - 5, by=("hour",))]
@@ -103,7 +126,7 @@ async def test_all_stores_return_what_the_memory_does(store: UsageStore) -> None
     ]
     queries += [structs.replace(ALL, filters={"key": "a", "model": ""}, by=("model", "upstream")), ALL]
     for query in queries:
-        found, expected = await store.read(query), await model.read(query)
+        found, expected = await store.read(query), added_up(added, query)
         for (_, counted), (_, wanted) in zip(found, expected, strict=True):
             # Sums of dollars in another order differ in the last digits.
             assert counted.cost_usd == pytest.approx(wanted.cost_usd)
@@ -125,7 +148,7 @@ async def test_what_keys_have_used_stays_when_rows_are_dropped(store: UsageStore
 
 async def test_stores_that_share_their_data_add_up(make: Make) -> None:
     one, other = make(), make()
-    if isinstance(one, MemoryUsageStore):
+    if isinstance(one, SQLiteUsageStore) and one._folder is None:
         return
     row = UsageLabels(NOW, "a", "", "", "")
     async with one.running(), other.running():
@@ -142,37 +165,26 @@ async def test_stores_that_share_their_data_add_up(make: Make) -> None:
             assert await store.key_uses(["a"]) == [KeyUse(50)]
 
 
+@pytest.mark.parametrize("in_memory", [False, True])
 async def test_the_oldest_hours_go_first_when_there_are_too_many_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, in_memory: bool
 ) -> None:
-    monkeypatch.setattr(memory, "MAX_ROWS", 4)
-    for store in (SQLiteUsageStore(str(tmp_path / "u"), max_rows=4), MemoryUsageStore()):
-        async with store.running():
-            for hour in range(6):
-                oldest = NOW + hour - 1000
-                await store.add(batch({UsageLabels(NOW + hour, "", "", "", ""): counts()}, oldest=oldest))
-            assert [hour for (hour,), _ in await store.read(structs.replace(ALL, by=("hour",)))] == [
-                NOW + 5, NOW + 4, NOW + 3, NOW + 2
-            ]  # fmt: skip
-
-
-async def test_an_answer_has_a_largest_number_of_groups(
-    make: Make, store: UsageStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(base, "MAX_GROUPS", 3)
-    await store.add(batch({UsageLabels(NOW, "", "", "", f"m{number}"): counts() for number in range(4)}))
-    query = structs.replace(ALL, by=("model",), limit=3)
-    if isinstance(store, SQLiteUsageStore):
-        assert len(await store.read(query)) == 3
-    else:
-        with pytest.raises(UsageStoreError, match="more than 3 groups"):
-            await store.read(query)
+    store = SQLiteUsageStore(None if in_memory else str(tmp_path / "u"), max_rows=4)
+    by_hour = structs.replace(ALL, by=("hour",))
+    async with store.running():
+        for hour in range(6):
+            oldest = NOW + hour - 1000
+            await store.add(batch({UsageLabels(NOW + hour, "", "", "", ""): counts()}, oldest=oldest))
+        assert [hour for (hour,), _ in await store.read(by_hour)] == [NOW + 5, NOW + 4, NOW + 3, NOW + 2]
+        # Also within one hour.
+        for model in "abcdef":
+            await store.add(batch({UsageLabels(NOW + 6, "", "", "", model): counts()}, oldest=oldest))
+        assert sum(found.requests for _, found in await store.read(by_hour)) <= 2 * 4
 
 
 async def test_others_run_while_many_rows_in_memory_are_added_up() -> None:
-    store = MemoryUsageStore()
+    store = SQLiteUsageStore(None)
     rows = {UsageLabels(NOW, "k", "u", "u/a", f"m{number}"): counts() for number in range(5000)}
-    await store.add(UsageBatch("many", rows, {}, 0))
     turns = 0
 
     async def run() -> None:
@@ -181,14 +193,19 @@ async def test_others_run_while_many_rows_in_memory_are_added_up() -> None:
             await anyio.lowlevel.checkpoint()
             turns += 1
 
-    async with anyio.create_task_group() as tasks:
+    async with store.running(), anyio.create_task_group() as tasks:
         tasks.start_soon(run)
         await anyio.lowlevel.checkpoint()
-        turns = 0
-        groups = await store.read(UsageQuery(0, NOW + 1, ("model",)))
+        for call in (
+            store.add(UsageBatch("many", rows, {}, 0)),
+            store.read(UsageQuery(0, NOW + 1, ("model",))),
+        ):
+            turns = 0
+            groups = await call
+            assert turns > 10
         tasks.cancel_scope.cancel()
+    assert groups is not None
     assert len(groups) == 5000
-    assert turns > 10
 
 
 async def test_a_server_counts_a_batch_once_and_bounds_an_hour(

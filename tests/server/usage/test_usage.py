@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,6 +29,7 @@ from virtual_time import VIRTUAL_BACKENDS
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin import usage as admin_usage
 from dragoman_server.log import RequestRecord
+from dragoman_server.platform.sqlite_file import SQLiteFile
 from dragoman_server.settings import Price
 from dragoman_server.settings.secret import Secret
 from dragoman_server.telemetry.metrics import OTHER
@@ -42,7 +43,7 @@ from dragoman_server.usage.stores.base import (
     UsageQuery,
     UsageStoreError,
 )
-from dragoman_server.usage.stores.memory import MemoryUsageStore
+from dragoman_server.usage.stores.sqlite import SQLiteUsageStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
@@ -52,11 +53,21 @@ ALL = UsageQuery(0, HOUR + 1000)
 AGE_S = 100 * 3600
 
 
-class Store(MemoryUsageStore):
-    """writes: when each began. fails: with this; after that many seconds."""
+@pytest.fixture(autouse=True)
+def readable_after_their_end(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    ended: list[SQLiteFile] = []
+    close = SQLiteFile.close
+    monkeypatch.setattr(SQLiteFile, "close", lambda file: ended.append(file))
+    yield
+    for file in ended:
+        close(file)
+
+
+class Store(SQLiteUsageStore):
+    """In memory. writes: when each began. fails: with this; after that many seconds."""
 
     def __init__(self, fails: str = "", seconds: float = 0.0) -> None:
-        super().__init__()
+        super().__init__(None)
         self.writes: list[float] = []
         self.fails, self.seconds = fails, seconds
 
@@ -72,7 +83,7 @@ def label(upstream: str | None, model: str | None) -> str:
     return "" if model is None else model if model in ("m", "n") else OTHER
 
 
-def recording(store: MemoryUsageStore) -> UsageRecorder:
+def recording(store: Store) -> UsageRecorder:
     return UsageRecorder(store, label, AGE_S)
 
 
@@ -111,10 +122,11 @@ COUNTED: list[tuple[RequestRecord, dict[str, Any]]] = [
 
 async def test_what_a_request_adds() -> None:
     for ended, more in COUNTED:
-        usage = recording(MemoryUsageStore())
+        usage = recording(Store())
         usage.count(ended, NOON)
         expected = UsageCounts(**{"requests": 1, "input_tokens": 10, "output_tokens": 4, **more})
-        assert await usage.read(ALL) == [((), expected)], ended
+        async with usage.running():
+            assert await usage.read(ALL) == [((), expected)], ended
 
 
 async def test_requests_are_added_up_and_written_once_in_a_while() -> None:
@@ -186,10 +198,11 @@ async def test_what_no_store_can_write_is_left_out(caplog: pytest.LogCaptureFixt
 async def test_a_batch_is_written_once_by_those_who_read_at_the_same_time() -> None:
     usage = recording(Store(seconds=1.0))
     usage.count(record(client_key="red"), NOON)
-    async with anyio.create_task_group() as tasks:
-        for _ in range(3):
-            tasks.start_soon(usage.read, ALL)
-    assert await usage.key_uses(["red"]) == [KeyUse(1, 14, 0.0, NOON)]
+    async with usage.running():
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(usage.read, ALL)
+        assert await usage.key_uses(["red"]) == [KeyUse(1, 14, 0.0, NOON)]
 
 
 async def test_the_end_writes_what_came_after_a_failure_too() -> None:
@@ -212,7 +225,7 @@ async def test_the_end_waits_only_so_long_for_the_store() -> None:
 
 
 async def test_a_read_has_a_deadline() -> None:
-    class Slow(MemoryUsageStore):
+    class Slow(Store):
         async def read(self, query: UsageQuery) -> Any:
             await anyio.sleep(3600)
 
@@ -221,7 +234,7 @@ async def test_a_read_has_a_deadline() -> None:
 
 
 async def test_a_store_that_cannot_be_opened_is_replaced_by_memory(caplog: pytest.LogCaptureFixture) -> None:
-    class Broken(MemoryUsageStore):
+    class Broken(Store):
         @asynccontextmanager
         async def running(self) -> Any:
             raise UsageStoreError("the directory cannot be written")
@@ -238,26 +251,28 @@ async def test_a_store_that_cannot_be_opened_is_replaced_by_memory(caplog: pytes
 
 async def test_names_from_outside_make_no_more_rows_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "MAX_UNLISTED", 2)
-    usage = recording(MemoryUsageStore())
+    usage = recording(Store())
     usage.count(record(upstream_model="refused", status=404, outcome="failed"), NOON)
     for name in ("n", "half a pair \ud800", "own-1", "own-2", "own-3", "own-2", "x" * 201):
         usage.count(record(upstream_model=name), NOON)
     usage.count(record(upstream=None, upstream_model=None, account=None, outcome="refused"), NOON)
-    rows = await usage.read(replace(ALL, by=("model",)))
-    assert [(values[0], counts.requests) for values, counts in rows] == [
-        (OTHER, 4), ("own-2", 2), ("", 1), ("n", 1), ("own-1", 1)
-    ]  # fmt: skip
-    usage.count(record(upstream_model="own-3"), NOON + 3600)
-    rows = await usage.read(replace(ALL, since=HOUR + 1, by=("model",)))
-    assert [values for values, _ in rows] == [("own-3",)], "each hour has its own names"
+    async with usage.running():
+        rows = await usage.read(replace(ALL, by=("model",)))
+        assert [(values[0], counts.requests) for values, counts in rows] == [
+            (OTHER, 4), ("own-2", 2), ("", 1), ("n", 1), ("own-1", 1)
+        ]  # fmt: skip
+        usage.count(record(upstream_model="own-3"), NOON + 3600)
+        rows = await usage.read(replace(ALL, since=HOUR + 1, by=("model",)))
+        assert [values for values, _ in rows] == [("own-3",)], "each hour has its own names"
 
 
 async def test_rows_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "MAX_WAITING", 2)
-    usage = recording(MemoryUsageStore())
+    usage = recording(Store())
     for key in ("a", "b", "c", "a"):
         usage.count(record(client_key=key), NOON)
-    assert [use.requests for use in await usage.key_uses(["a", "b", "c"])] == [2, 1, 0]
+    async with usage.running():
+        assert [use.requests for use in await usage.key_uses(["a", "b", "c"])] == [2, 1, 0]
 
 
 # Over HTTP.
@@ -354,7 +369,7 @@ def test_which_hours_a_question_is_of_and_what_is_wrong_with_others(monkeypatch:
 async def test_a_store_that_does_not_respond_costs_the_answer_and_no_request() -> None:
     gateway = scripted(CHAT, keys={"red": {}}, admin_key=Secret(ADMIN))
 
-    class Deaf(MemoryUsageStore):
+    class Deaf(Store):
         async def read(self, query: UsageQuery) -> Any:
             raise UsageStoreError("secret host")
 
@@ -444,7 +459,9 @@ async def test_a_reload_keeps_what_was_counted() -> None:
 
 
 async def test_an_application_in_code_writes_nothing_to_disk() -> None:
-    assert isinstance(Gateway(settings_with(CHAT)).usage._store, MemoryUsageStore)
+    store = Gateway(settings_with(CHAT)).usage._store
+    assert isinstance(store, SQLiteUsageStore)
+    assert store._file.name == "the usage store in memory"
 
 
 async def test_the_tokens_of_a_response_of_a_model_without_a_price() -> None:

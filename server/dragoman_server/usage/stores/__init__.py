@@ -1,1 +1,1 @@
-"""Usage stores: the interface in base, and one module per place of the data."""
+"""Usage stores: the interface in base; SQLite, in a file or in memory; and a Valkey server."""

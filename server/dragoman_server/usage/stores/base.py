@@ -4,7 +4,7 @@ Rows are sums, so writing adds to them. They are bounded by age and by number; w
 a separate row, which stays.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -18,19 +18,19 @@ DAY_HOURS = 24
 # Upper bounds of the histogram of first bytes, in seconds, as the metrics have them. The last bucket has no bound.
 FIRST_BYTE_BOUNDS = BUCKETS
 
-# Rows of a store, some 200 bytes each. The oldest hours are dropped first. A gateway with 20 keys, 10 models and one
-# account for each has this many after five months in which every key uses every model every hour.
+# Rows of a store. The oldest hours are dropped first. A gateway with 20 keys, 10 models and one account for each has
+# this many after five months in which every key uses every model every hour.
 MAX_ROWS = 1_000_000
 
-# What a row counts for off_loop(): to add it up takes as long as to read so many bytes of a request.
-ROW_BYTES = 64
+# The size of a row.
+ROW_BYTES = 200
 
-# Rows of an answer that a store makes in memory, some 500 bytes each.
+# Rows of an answer, some 500 bytes each.
 MAX_GROUPS = 100_000
 
 
 class UsageStoreError(Exception):
-    """The store does not work, or would have to return too much. `str()` of it may name a host or a file."""
+    """The store does not work. `str()` of it may name a host or a file."""
 
 
 class UsageLabels(msgspec.Struct, frozen=True):
@@ -62,17 +62,6 @@ class UsageCounts(msgspec.Struct):
     reasoning_tokens: int = 0
     cost_usd: float = 0.0
     first_byte: list[int] = msgspec.field(default_factory=lambda: [0] * (len(FIRST_BYTE_BOUNDS) + 1))
-
-    def add(self, more: "UsageCounts") -> None:
-        for name in SUMS:
-            setattr(self, name, getattr(self, name) + getattr(more, name))
-        self.first_byte = [sum(pair) for pair in zip(self.first_byte, more.first_byte, strict=True)]
-
-    def plus(self, more: "UsageCounts") -> "UsageCounts":
-        """Return the sums, and leave both as they are."""
-        both = UsageCounts.of(self.values())
-        both.add(more)
-        return both
 
     def values(self) -> list[float]:
         """Return all numbers, in the order of COLUMNS."""
@@ -133,9 +122,10 @@ class UsageQuery(msgspec.Struct, frozen=True):
 
     Attributes:
         since, until: Hours since the epoch; `until` is not included.
-        by: What the rows are grouped by: keys of GROUPS, for a store.
+        by: What the rows are grouped by: keys of GROUPS.
         filters: The value of a label of the rows that count.
         limit: The largest number of groups, the newest and most used ones.
+        group_of: The group that each client key is in now. Stores know keys only.
     """
 
     since: int
@@ -143,67 +133,24 @@ class UsageQuery(msgspec.Struct, frozen=True):
     by: tuple[str, ...] = ()
     filters: Mapping[str, str] = {}
     limit: int = MAX_GROUPS
+    group_of: Mapping[str, str] = {}
 
 
-# What rows can be grouped by: SQL, and the same in Python.
-GROUPS: Mapping[str, tuple[str, Callable[[UsageLabels], str | int]]] = {
-    "key": ("key", lambda labels: labels.key),
-    "model": ("model", lambda labels: labels.model),
-    "upstream": ("upstream", lambda labels: labels.upstream),
-    "account": ("account", lambda labels: labels.account),
-    "day": (f"hour / {DAY_HOURS}", lambda labels: labels.hour // DAY_HOURS),
-    "hour": ("hour", lambda labels: labels.hour),
+# What rows can be grouped by, each as SQL.
+GROUPS = {
+    "key": "key",
+    "model": "model",
+    "upstream": "upstream",
+    "account": "account",
+    "day": f"hour / {DAY_HOURS}",
+    "hour": "hour",
+    "group": "group_of(key)",
 }
 TIMES = ("day", "hour")
 FILTERS = ("key", "model", "upstream", "account")
 
 # The values of a group in the order of `by`, and its sums.
 UsageGroup = tuple[tuple[str | int, ...], UsageCounts]
-
-
-class Grouping:
-    """Add up rows by a query, in memory."""
-
-    def __init__(self, query: UsageQuery) -> None:
-        self._query = query
-        self._found: dict[tuple[str | int, ...], UsageCounts] = {}
-
-    def add(self, rows: Iterable[tuple[UsageLabels, UsageCounts]]) -> None:
-        """Count rows. Raises UsageStoreError if there are more groups than an answer may have."""
-        query = self._query
-        filters = list(query.filters.items())
-        readers = [GROUPS[name][1] for name in query.by]
-        for labels, counts in rows:
-            if query.since <= labels.hour < query.until and all(
-                getattr(labels, name) == value for name, value in filters
-            ):
-                self.add_group(tuple([read(labels) for read in readers]), counts)
-
-    def add_group(self, group: tuple[str | int, ...], counts: UsageCounts) -> None:
-        """Count rows that belong to one group. Raises UsageStoreError."""
-        if group not in self._found:
-            if len(self._found) >= MAX_GROUPS:
-                raise UsageStoreError(f"there are more than {MAX_GROUPS} groups: ask for less at once")
-            self._found[group] = UsageCounts()
-        self._found[group].add(counts)
-
-    @property
-    def size(self) -> int:
-        """The number of groups so far."""
-        return len(self._found)
-
-    def result(self) -> list[UsageGroup]:
-        """Return the newest and most used groups."""
-        by = self._query.by
-        times = [place for place, name in enumerate(by) if name in TIMES]
-        names = [place for place, name in enumerate(by) if name not in TIMES]
-
-        def order(group: UsageGroup) -> tuple[object, ...]:
-            values, counts = group
-            newest = [-int(values[place]) for place in times]
-            return (newest, -counts.requests, [values[place] for place in names])
-
-        return sorted(self._found.items(), key=order)[: self._query.limit]
 
 
 class UsageStore(Protocol):

@@ -1,6 +1,7 @@
-"""A usage store in a SQLite file, which outlives the process and which several processes may share.
+"""A usage store in a SQLite file, which outlives the process and which several processes may share; or in memory.
 
-A batch is one transaction. Rows are bounded by age and by number once an hour, in the transaction of the first batch.
+A batch is one transaction. Rows are bounded by age and by number once an hour, in the transaction of the first batch,
+and when as many have come as there may be.
 """
 
 import os
@@ -14,6 +15,7 @@ from dragoman_server.usage.stores.base import (
     COLUMNS,
     GROUPS,
     MAX_ROWS,
+    ROW_BYTES,
     TIMES,
     KeyUse,
     UsageBatch,
@@ -25,6 +27,9 @@ from dragoman_server.usage.stores.base import (
 
 # Seconds for which a call waits for another process to finish its writing.
 _BUSY_S = 2.0
+
+# The largest number in memory.
+MAX_ROWS_IN_MEMORY = 50_000
 
 _LABELS = ("hour", "key", "upstream", "account", "model")
 _KEY_FIELDS = KeyUse.__struct_fields__
@@ -57,32 +62,37 @@ ON CONFLICT DO UPDATE SET
     {", ".join(f"{name} = {name} + excluded.{name}" for name in _KEY_FIELDS[:-1])},
     last_used = max(last_used, excluded.last_used)
 """
-# The hour in which the newest rows beyond the limit are, and those before it.
-_DROP_OLDEST = "DELETE FROM usage WHERE hour <= (SELECT hour FROM usage ORDER BY hour DESC LIMIT 1 OFFSET ?)"
+_DROP_OLDEST = f"""
+DELETE FROM usage WHERE ({", ".join(_LABELS)}) IN (
+    SELECT {", ".join(_LABELS)} FROM usage ORDER BY hour DESC LIMIT -1 OFFSET ?
+)
+"""
 
 
 class SQLiteUsageStore:
     """See UsageStore.
 
     Args:
-        path: the file, created with its folder if it is missing.
+        path: the file, created with its folder if it is missing. None for memory, which this process alone has.
     """
 
-    def __init__(self, path: str, *, max_rows: int = MAX_ROWS) -> None:
+    def __init__(self, path: str | None, *, max_rows: int | None = None) -> None:
         self._file = SQLiteFile(FILE_FORMAT, path, UsageStoreError)
-        self._folder = os.path.dirname(path) or "."
-        self._max_rows = max_rows
+        self._folder = None if path is None else os.path.dirname(path) or "."
+        self._max_rows = max_rows or (MAX_ROWS_IN_MEMORY if path is None else MAX_ROWS)
         self._bounded = 0  # the oldest hour that was kept
+        self._rows_since = 0
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """See UsageStore. Raises UsageStoreError when the file cannot be used."""
-        await self._file.call(lambda: os.makedirs(self._folder, mode=0o700, exist_ok=True))
+        if (folder := self._folder) is not None:
+            await self._file.call(lambda: os.makedirs(folder, mode=0o700, exist_ok=True))
         async with self._file.running(_BUSY_S):
             yield
 
     async def add(self, batch: UsageBatch) -> None:
-        await self._file.call(lambda: self._add(batch))
+        await self._file.call(lambda: self._add(batch), len(batch.rows) * ROW_BYTES)
 
     async def read(self, query: UsageQuery) -> list[UsageGroup]:
         return await self._file.call(lambda: self._read(query))
@@ -101,16 +111,21 @@ class SQLiteUsageStore:
                 _ADD_KEY,
                 [(key, *[getattr(use, name) for name in _KEY_FIELDS]) for key, use in batch.keys.items()],
             )
-            if batch.oldest > self._bounded:
+            self._rows_since += len(batch.rows)
+            if batch.oldest > self._bounded or self._rows_since >= self._max_rows:
                 connection.execute("DELETE FROM usage WHERE hour < ?", (batch.oldest,))
                 connection.execute(_DROP_OLDEST, (self._max_rows,))
+                self._rows_since = 0
         self._bounded = max(self._bounded, batch.oldest)
 
     def _read(self, query: UsageQuery) -> list[UsageGroup]:
-        groups = [GROUPS[name][0] for name in query.by]
+        self._file.connection.create_function(
+            "group_of", 1, lambda key: query.group_of.get(key, ""), deterministic=True
+        )
+        groups = [GROUPS[name] for name in query.by]
         where = ["hour >= ?", "hour < ?", *[f"{name} = ?" for name in query.filters]]
-        times = [f"{GROUPS[name][0]} DESC" for name in query.by if name in TIMES]
-        names = [GROUPS[name][0] for name in query.by if name not in TIMES]
+        times = [f"{GROUPS[name]} DESC" for name in query.by if name in TIMES]
+        names = [GROUPS[name] for name in query.by if name not in TIMES]
         sums = [f"sum({name})" for name in COLUMNS]
         statement = f"SELECT {', '.join([*groups, *sums])} FROM usage WHERE {' AND '.join(where)}"
         if groups:

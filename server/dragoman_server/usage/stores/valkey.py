@@ -6,7 +6,7 @@ answer was lost can be sent again.
 Needs the extra `dragoman[valkey]`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
 import msgspec
@@ -16,8 +16,7 @@ from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.usage.stores.base import (
     COLUMNS,
     HOUR_S,
-    ROW_BYTES,
-    Grouping,
+    MAX_ROWS,
     KeyUse,
     UsageBatch,
     UsageCounts,
@@ -26,13 +25,14 @@ from dragoman_server.usage.stores.base import (
     UsageQuery,
     UsageStoreError,
 )
+from dragoman_server.usage.stores.sqlite import SQLiteUsageStore
 from dragoman_server.valkey.connection import ValkeyConnection
 
 # The number is the version of the data: what another version wrote is not read.
 _PREFIX = "dragoman:usage:1:"
 _HOURS = _PREFIX + "hours"
 
-# What a field counts for off_loop(), see ROW_BYTES.
+# The size of a field.
 _FIELD_BYTES = 16
 
 # Fields of an hour, of which a row has about ten. What comes beyond that is not counted.
@@ -110,13 +110,16 @@ class ValkeyUsageStore:
         await self._connection.evaluate(_ADD, keys, msgspec.json.encode(argument))
 
     async def read(self, query: UsageQuery) -> list[UsageGroup]:
-        grouping = Grouping(query)
-        hours = await self._connection.request(b"ZRANGEBYSCORE", _HOURS, query.since, f"({query.until}")
-        with self._connection.reading():
-            for hour in map(int, hours):
-                fields = await self._connection.request(b"HGETALL", _hour_key(hour))
-                await off_loop(len(fields) * _FIELD_BYTES, grouping.add, _rows(hour, fields))
-        return await off_loop(grouping.size * ROW_BYTES, grouping.result)
+        # The server cannot add up by labels.
+        found = SQLiteUsageStore(None, max_rows=MAX_ROWS)
+        async with found.running():
+            hours = await self._connection.request(b"ZRANGEBYSCORE", _HOURS, query.since, f"({query.until}")
+            with self._connection.reading():
+                for hour in map(int, hours):
+                    fields = await self._connection.request(b"HGETALL", _hour_key(hour))
+                    rows = await off_loop(len(fields) * _FIELD_BYTES, _rows, hour, fields)
+                    await found.add(UsageBatch("", rows, {}, 0))
+            return await found.read(query)
 
     async def key_uses(self, keys: Sequence[str]) -> list[KeyUse]:
         found = [await self._connection.request(b"HMGET", _use_key(key), *_KEY_FIELDS) for key in keys]
@@ -132,12 +135,15 @@ def _use_key(key: str) -> str:
     return f"{_PREFIX}use:{key}"
 
 
-def _rows(hour: int, fields: Mapping[bytes, bytes]) -> Iterator[tuple[UsageLabels, UsageCounts]]:
-    """Yield the rows of an hour."""
+def _rows(hour: int, fields: Mapping[bytes, bytes]) -> dict[UsageLabels, UsageCounts]:
+    """Return the rows of an hour."""
     amounts: dict[bytes, dict[str, float]] = {}
     for field, amount in fields.items():
         labels, _, name = field.rpartition(b":")
         amounts.setdefault(labels, {})[name.decode()] = float(amount)
-    for labels, found in amounts.items():
-        names = msgspec.json.decode(labels, type=tuple[str, str, str, str])
-        yield UsageLabels(hour, *names), UsageCounts.of([found.get(name, 0) for name in COLUMNS])
+    return {
+        UsageLabels(hour, *msgspec.json.decode(labels, type=tuple[str, str, str, str])): (
+            UsageCounts.of([found.get(name, 0) for name in COLUMNS])
+        )
+        for labels, found in amounts.items()
+    }
