@@ -76,8 +76,7 @@ class StoredKeys(BackgroundTaskGroup):
         self, values: Mapping[str, object], settings: Settings, now: datetime
     ) -> tuple[str, ClientKey]:
         """Make a key, and return it with its settings. values: see make_key()."""
-        assert settings.server.secret is not None  # settings with stored keys have one
-        plain, made = make_key(values, settings.server.secret, now)
+        plain, made = make_key(values, settings, now)
         groups = list(settings.groups_by_name)
         prices = bool(Prices(settings.prices, settings.upstreams))
         for path, text in limit_problems([((), made)], groups, with_prices=prices):

@@ -22,6 +22,7 @@ from dragoman_server.platform.clock import utc_text
 from dragoman_server.settings import ClientKey, Settings, settings_of
 from dragoman_server.settings.problems import did_you_mean
 from dragoman_server.settings.secret import CLIENT_KEY_PREFIX, Secret
+from dragoman_server.settings.server import ENV_PREFIX
 from dragoman_server.settings.values import InvalidValue, check_value
 
 SETTINGS = settings_of(ClientKey)
@@ -105,7 +106,17 @@ def public_table(key: ClientKey) -> dict[str, Any]:
     }
 
 
-def make_key(values: Mapping[str, object], secret: Secret, now: datetime) -> tuple[str, ClientKey]:
+def _secret_of(settings: Settings) -> Secret:
+    """Return the secret that hashes of keys are made with. Raises InvalidValue if there is none."""
+    if settings.server.secret is None:
+        raise InvalidValue(
+            "keys need server.secret, which their hashes are made with: put 32 or more random characters into "
+            f"{ENV_PREFIX}SECRET, as from `openssl rand -hex 32`, and keep them"
+        )
+    return settings.server.secret
+
+
+def make_key(values: Mapping[str, object], settings: Settings, now: datetime) -> tuple[str, ClientKey]:
     """Make a key with these settings, of which `expires` is as parse_when() reads it. Raises InvalidValue."""
     if values.get("name") is None:
         raise InvalidValue("is missing", "name")
@@ -115,11 +126,11 @@ def make_key(values: Mapping[str, object], secret: Secret, now: datetime) -> tup
     made, expires = checked_table({**values, "expires": None}), values.get("expires")
     key = new_key()
     ends = None if expires is None else parse_when(expires, now)
-    return key, ClientKey(**made, hash=hash_client_key(key, secret), expires=ends)
+    return key, ClientKey(**made, hash=hash_client_key(key, _secret_of(settings)), expires=ends)
 
 
 def rotated_key(
-    old: ClientKey, secret: Secret, now: datetime, *, overlap: object = "24h", expires: object = None
+    old: ClientKey, settings: Settings, now: datetime, *, overlap: object = "24h", expires: object = None
 ) -> tuple[str, ClientKey]:
     """Make a new key that has all that the old one has. Raises InvalidValue.
 
@@ -144,7 +155,7 @@ def rotated_key(
     key = new_key()
     return key, replace(
         old,
-        hash=hash_client_key(key, secret),
+        hash=hash_client_key(key, _secret_of(settings)),
         expires=new_end,
         previous_hash=old.hash if keeps_old else None,
         previous_expires=ends if keeps_old else None,

@@ -46,8 +46,6 @@ from dragoman_server.settings.client_keys import (
 )
 from dragoman_server.settings.clients import amount_text
 from dragoman_server.settings.problems import ConfigError
-from dragoman_server.settings.secret import Secret
-from dragoman_server.settings.server import ENV_PREFIX
 from dragoman_server.settings.values import InvalidValue, parse_text
 from dragoman_server.telemetry.audit import audit
 
@@ -102,7 +100,7 @@ def add_key(
     if write:
         _lock(config_file)
     loaded = load_or_exit(config_file, UNBOUND, of_gateway=True)
-    secret, now = _secret_of(loaded.settings), datetime.now(UTC)
+    now = datetime.now(UTC)
     if any(key.name == name for key in loaded.settings.client_keys):
         exit_with(USAGE_ERROR, f"there is already a key named {name!a}")
     values = {"name": name, **_given(permissions)}
@@ -112,7 +110,7 @@ def add_key(
         _changed(loaded, made, "made", f"the key {name} was added", None)
         return
     try:
-        key, made = make_key(values, secret, now)
+        key, made = make_key(values, loaded.settings, now)
     except InvalidValue as error:
         exit_with(USAGE_ERROR, str(error))
     if not write:
@@ -182,7 +180,7 @@ def rotate_key(name: str, config_file: str | None, overlap: str, expires: str | 
     loaded, (key, new), file = _change(
         name,
         config_file,
-        lambda old, settings: rotated_key(old, _secret_of(settings), now, overlap=overlap, expires=expires),
+        lambda old, settings: rotated_key(old, settings, now, overlap=overlap, expires=expires),
     )
     _print_key(key)
     ends = new.previous_expires
@@ -325,16 +323,6 @@ def _in_store(loaded: LoadedConfig, change: Callable[["StoredKeys"], Awaitable[_
         exit_with(USAGE_ERROR, str(error))
     except STORE_ERRORS as error:
         exit_with(FAILURE, f"the account store does not work, so the change may not have been made: {error}")
-
-
-def _secret_of(settings: Settings) -> Secret:
-    if settings.server.secret is None:
-        exit_with(
-            USAGE_ERROR,
-            "keys need server.secret, which their hashes are made with: put 32 or more random characters "
-            f"into {ENV_PREFIX}SECRET, as from `openssl rand -hex 32`, and keep them",
-        )
-    return settings.server.secret
 
 
 def _print_key(key: str) -> None:

@@ -58,8 +58,7 @@ def _rotate(old: ClientKey, settings: Settings, body: JSONObject) -> tuple[str, 
         if member not in names:
             raise InvalidValue(f"is unknown; there are {', '.join(names)}", member)
     overlap, expires = body.get("overlap", "24h"), body.get("expires")
-    assert settings.server.secret is not None  # settings with stored keys have one
-    return rotated_key(old, settings.server.secret, datetime.now(UTC), overlap=overlap, expires=expires)
+    return rotated_key(old, settings, datetime.now(UTC), overlap=overlap, expires=expires)
 
 
 class KeyState(Limits, kw_only=True):
