@@ -128,6 +128,16 @@ def test_a_store_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None
     assert (usage.subject, usage.text) == ("server.usage_store_path", ". cannot be written")
 
 
+@posix
+def test_a_store_on_a_file_system_that_is_read_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    monkeypatch.setattr("os.statvfs", lambda path: SimpleNamespace(f_flag=os.ST_RDONLY | os.ST_NOSUID))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10**12))
+    finding, _ = found('[server]\nresponse_store = "sqlite"\nresponse_store_path = "a.db"\n')
+    assert finding.text == ". cannot be written: its file system is read-only"
+    assert finding.fix == "name another file: dragoman.toml:3", "another owner would change nothing"
+
+
 def test_a_disk_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1_500_000))
     _, finding = found('server.audit_log = "audit.jsonl"\n')

@@ -205,9 +205,11 @@ def _store_files(loaded: LoadedConfig) -> Iterator[CheckFinding]:
         # SQLite makes further files next to it.
         for needed in (folder, path):
             if needed.exists() and not os.access(needed, os.R_OK | os.W_OK):
-                place = loaded.origin("server", name).changed_at
+                place, text = loaded.origin("server", name).changed_at, f"{needed} cannot be written"
                 fix = f'sudo chown "$(id -un)" {shlex.quote(str(needed))}, or name another file: {place}'
-                yield report("store", subject, f"{needed} cannot be written", fix)
+                if os.name == "posix" and os.statvfs(needed).f_flag & os.ST_RDONLY:
+                    text, fix = f"{text}: its file system is read-only", f"name another file: {place}"
+                yield report("store", subject, text, fix)
                 break
         else:
             maker = _other_maker(name, path) if path.is_file() else None
