@@ -8,7 +8,7 @@ upstream cannot count at the moment, the client gets an estimate instead of an e
 import anyio
 import msgspec
 from msgspec.structs import replace
-from starlette.routing import BaseRoute
+from starlette.routing import Route
 
 from dragoman import RemoteProtocolError, RequestHead, RequestRefused, estimate_tokens
 from dragoman.codec import Endpoint, ProtocolSpec, TokenCount, fill_path
@@ -32,7 +32,7 @@ COUNT_TIMEOUT_S = 10.0
 ESTIMATE_HEADERS: HeaderList = [("dragoman-estimate", "true")]
 
 
-def counting_routes(gateway: Gateway) -> list[BaseRoute]:
+def counting_routes(gateway: Gateway) -> list[Route]:
     """Return the routes of each protocol that has a token count."""
     return [
         post_route(
@@ -62,7 +62,7 @@ class CountEndpoint(BaseEndpoint):
         request.record.model, request.record.stream = request_head.model, False
         record_destination(request.record, destination)
         unresolved = None
-        if self.protocol.stored_responses is not None:
+        if self.protocol.stored_responses is not None and not request.explains:
             expanded = await self.expand(request, body, request_head, destination, store_response=False)
             body, unresolved = expanded.body, expanded.unresolved
         settings, own = self.gateway.settings, self._count_spec

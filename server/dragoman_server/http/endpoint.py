@@ -67,6 +67,13 @@ _GATEWAY_STOPS = WireError(
 )
 
 
+class Explained(Exception):
+    """How a request would be planned that is not to be sent."""
+
+    def __init__(self, planner: Planner) -> None:
+        self.planner = planner
+
+
 class BaseEndpoint(ABC):
     """One path, for clients of one protocol.
 
@@ -204,7 +211,9 @@ class BaseEndpoint(ABC):
         """
         gateway, limits = self.gateway, self.gateway.limits
         request.record.model = model or None
-        await gateway.catalog.ensure_list_for(model)
+        if not request.explains:
+            await gateway.catalog.ensure_list_for(model)
+        counts = counts and not request.explains
         if request.key is not None:
             listed = gateway.catalog.listed
             prices = limits.check_model(request.key, self.protocol.name, model, listed, others)
@@ -212,7 +221,7 @@ class BaseEndpoint(ABC):
                 request.reserved = await limits.admit(request.key, limits.estimate(prices, size))
         if counts and limits.needs_usage(request.key):
             request.response.meter = Meter()
-        request.admitted, request.counted = True, counts
+        request.admitted, request.counted = not request.explains, counts
 
     async def _usage_of(self, record: RequestRecord, plan: Plan, meter: Meter) -> Usage:
         """Return what a request has used. Put the price into its record."""
@@ -311,7 +320,13 @@ class BaseEndpoint(ABC):
             chain=chain,
             account=account,
         )
-        return await request.off_loop(len(body), planner.first)
+        return await self.first_plan(request, planner)
+
+    def first_plan(self, request: ClientRequest, planner: Planner) -> Awaitable[Plan]:
+        """Return what plans a request. Raises Explained for one that is not to be sent."""
+        if request.explains:
+            raise Explained(planner)
+        return request.off_loop(len(planner.body), planner.first)
 
     async def expand(
         self,
@@ -382,9 +397,12 @@ class ByProtocol:
         self._protocols = {name: each.protocol for name, each in self._endpoints.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.endpoint_for(scope)(scope, receive, send)
+
+    def endpoint_for(self, scope: Scope) -> BaseEndpoint:
+        """Return the one for a request."""
         query = scope["query_string"].decode("latin-1")
-        spec = protocol_of_client(query, Headers(scope=scope), self._protocols)
-        await self._endpoints[spec.name](scope, receive, send)
+        return self._endpoints[protocol_of_client(query, Headers(scope=scope), self._protocols).name]
 
 
 class ProtocolEndpoint(BaseEndpoint):

@@ -1,26 +1,25 @@
-"""Explain a request as it would be served at its path: those of protocols and clouds, and of the other endpoints."""
+"""Explain a request as it would be served at its path: those of protocols and clouds, and of the other endpoints.
 
-from collections.abc import Iterable, Iterator, Mapping
+Its endpoint does with it what it does with any request, up to the point where it would be planned.
+"""
 
-import msgspec
+from collections.abc import Mapping
+from urllib.parse import unquote
 
-from dragoman import PROTOCOLS, UPSTREAMS, RemoteProtocolError, RequestHead, RequestRefused, peek
-from dragoman.codec import Endpoint, ProtocolSpec, TokenCount, UpstreamSpec, find_endpoint
-from dragoman_server.accounts.limits import ClientLimits
+import anyio
+from starlette.routing import Match
+from starlette.types import Message, Receive, Scope
+
+from dragoman import RemoteProtocolError, RequestRefused
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
-from dragoman_server.http.cloud_paths import cloud_request_at
-from dragoman_server.http.count_tokens import complete_request, upstream_count
-from dragoman_server.http.relayed import (
-    boundary_in,
-    head_of,
-    head_of_form,
-    named_model,
-    others_of,
-    protocol_of_row,
-    rule_or_refuse,
-)
-from dragoman_server.models.others import other_models
-from dragoman_server.proxying.destinations import at_account, find_destinations
+from dragoman_server.gateway import Gateway
+from dragoman_server.http.cloud_paths import CloudRequest, enter
+from dragoman_server.http.count_tokens import CountEndpoint, counting_routes
+from dragoman_server.http.endpoint import BaseEndpoint, ByProtocol, Explained, ProtocolEndpoint
+from dragoman_server.http.relayed import relayed_routes
+from dragoman_server.log import RequestRecord
+from dragoman_server.platform.off_loop import off_loop
+from dragoman_server.proxying.client_request import SCOPE_CLOUD, SCOPE_KEY, ClientRequest
 from dragoman_server.proxying.explanation import (
     EXPLAINED_AT,
     EXPLAINED_ID,
@@ -30,211 +29,118 @@ from dragoman_server.proxying.explanation import (
 )
 from dragoman_server.proxying.plan import Planner
 from dragoman_server.proxying.relayed_plan import RelayedPlanner
-from dragoman_server.proxying.upload import SMALL_BYTES
-from dragoman_server.relayed.batch import models_in
 from dragoman_server.relayed.body import ids_in_path
-from dragoman_server.relayed.form import Form
-from dragoman_server.relayed.table import SENDING, ModelPlace, RelayedPath, rows_at
 from dragoman_server.settings import ClientKey, Settings
-from dragoman_server.wire.replies import protocol_of_client
-
-
-class ClientCall(msgspec.Struct, frozen=True):
-    """What a client would send.
-
-    Attributes:
-        path: Below the gateway's root.
-        query: Without the question mark.
-        headers: With lower-case names.
-    """
-
-    method: str
-    path: str
-    query: str
-    headers: Mapping[str, str]
-    body: bytes
 
 
 class NoEndpoint(ValueError):
     """No model is requested at a path."""
 
 
-class RequestExplainer(msgspec.Struct, frozen=True, kw_only=True):
-    """Explains requests to a gateway with these settings.
+class RequestExplainer:
+    """Explains requests to a gateway, which need not be open."""
 
-    Attributes:
-        client_key: The key that they come with. None: they may do everything.
-    """
+    def __init__(self, gateway: Gateway) -> None:
+        specs = gateway.protocols.values()
+        self._endpoints = [ProtocolEndpoint(gateway, spec, each) for spec in specs for each in spec.endpoints]
+        self._routes = [*counting_routes(gateway), *relayed_routes(gateway)]
+        others = [each.endpoint for each in self._routes if "POST" in (each.methods or ())]
+        self._posts: list[BaseEndpoint] = [
+            *self._endpoints,
+            *(each for each in others if isinstance(each, BaseEndpoint)),
+        ]
 
-    settings: Settings
-    protocols: Mapping[str, ProtocolSpec] = msgspec.field(default_factory=lambda: PROTOCOLS)
-    upstreams: Mapping[str, UpstreamSpec] = msgspec.field(default_factory=lambda: UPSTREAMS)
-    client_key: ClientKey | None = None
-
-    def explain(self, call: ClientCall, account: str = "") -> Explanation:
+    async def explain(self, scope: Scope, receive: Receive) -> Explanation:
         """Explain one request. Raises NoEndpoint if no model is requested at its path, and nothing relayed.
 
-        account: the id of the one that has made what it is about, "" if that is not known.
+        It may do everything if its scope has no key.
         """
-        path, cloud = cloud_request_at(call.path) or (call.path, None)
-        call, notes = msgspec.structs.replace(call, path=path), list[str]()
-        if cloud is not None and cloud.row.cloud:
-            call = msgspec.structs.replace(call, query=cloud.query_as_served(call.query))
+        path, scope, _ = enter(scope, _send_nothing)
+        endpoint, cloud, notes = self._endpoint(path, scope), scope.get(SCOPE_CLOUD), list[str]()
+        if isinstance(cloud, CloudRequest):
             notes.append(f"it comes at a path of a cloud ({cloud.row.cloud}), and is served as {path}")
-        model, protocol = "" if cloud is None else cloud.model, ""
-        is_post, protocols = call.method == "POST", self.protocols.values()
-        counting = next(_counting(protocols, path), None) if is_post else None
-        found = counting or (find_endpoint(protocols, path, call.query) if is_post else None)
+        record = RequestRecord(EXPLAINED_ID, endpoint.protocol.name, path)
+        request = ClientRequest(scope, receive, _send_nothing, record)
+        request.explains, request.now = True, EXPLAINED_AT
         try:
-            if found is None:
-                return self._relayed(call, account, model, notes)
-            client, endpoint, in_path = found
-            model, protocol = in_path or model, client.name
-            if cloud is not None:
-                body, moved = cloud.as_served(call.body, call.headers)
-                call = msgspec.structs.replace(call, body=body, headers={**call.headers, **moved})
-            head = peek(call.body, in_path)
-            model = head.model
-            count = client.token_count if counting is not None else None
-            return self._served(call, client, endpoint, head, account, notes, count)
+            await endpoint.serve(request)
         except (RemoteProtocolError, RequestRefused) as error:
-            return Explanation(model, protocol, (refusal("", error),), tuple(notes))
-
-    def _served(
-        self,
-        call: ClientCall,
-        client: ProtocolSpec,
-        endpoint: Endpoint,
-        head: RequestHead,
-        account: str,
-        notes: list[str],
-        counts: TokenCount | None,
-    ) -> Explanation:
-        """Explain a request for a response, or for a count of tokens. Raises RemoteProtocolError and RequestRefused."""
-        settings, body, change = self.settings, call.body, None
-        if self.client_key is not None:
-            limits = ClientLimits(settings, MemoryAccountStore())
-            limits.check_model(self.client_key, client.name, head.model, others=other_models(body, head))
-        chain = find_destinations(settings, client, head.model, self.upstreams)
-        if counts is None:
-            chain = at_account(chain, account) or chain
+            model = record.model or request.model_in_path
+            return Explanation(model, record.protocol, (refusal("", error),), tuple(notes))
+        except Explained as explained:
+            planner = explained.planner
         else:
-            chain = chain[:1]
-            count = upstream_count(settings, client, counts, head, chain[0])
-            if count is None:
-                notes.append(
-                    f"the gateway estimates the tokens, because {chain[0].target} does not count them"
-                )
-                return Explanation(head.model, client.name, (), tuple(notes))
-            if not count.relayed:
-                body = complete_request(counts, body)
-                head = peek(body, head.model)
-            change = count.of_plan
-        planner = Planner(
-            settings,
-            client,
-            call.headers,
-            call.query,
-            body,
-            head,
-            id=EXPLAINED_ID,
-            now=EXPLAINED_AT,
-            clock=lambda: EXPLAINED_AT,
-            upstreams=self.upstreams,
-            endpoint=endpoint,
-            client_key=self.client_key,
-            change=change,
-        )
-        return explain_chain(planner, chain, *notes)
+            target = endpoint.destinations(record.model or "")[0].target
+            notes.append(f"the gateway estimates the tokens, because {target} does not count them")
+            return Explanation(record.model or "", record.protocol, (), tuple(notes))
+        only = 1 if isinstance(endpoint, CountEndpoint) else None
+        return await off_loop(len(planner.body), _explanation, planner, only, notes)
 
-    def _relayed(self, call: ClientCall, account: str, model_in_path: str, notes: list[str]) -> Explanation:
-        """Explain a request for one of the other endpoints. Raises RemoteProtocolError and RequestRefused as well."""
-        client, row, template = self._row(call)
-        model_in_path = Endpoint(template).match(call.path) or model_in_path
-        head, models, boundary, form_model = _read(row, call, model_in_path)
-        rule, limits, key = list[str](), ClientLimits(self.settings, MemoryAccountStore()), self.client_key
-        if key is not None and call.method in SENDING and not row.shows_cost(has_model=bool(models)):
-            limits.refuse_unknown_cost(key)
-        if not models:
-            rule = rule_or_refuse(self.settings, self.upstreams, row, template, call.path, account)
-            account = account if account.partition("/")[0] == rule[0] else ""
-            if not account and row.has_ids and ids_in_path(call.path):
-                notes.append("it goes to the account that has made the id, if that is known")
-        if key is not None:
-            for upstream in rule:
-                limits.check_upstream(key, upstream)
-            for model in reversed(models or [""]):  # as they are admitted
-                limits.check_model(key, client.name, model, others=others_of(row, head, call.body))
-        if len(call.body) > SMALL_BYTES and (boundary is not None or not models):
-            notes.append("a large body is sent while it arrives, and to one account only")
-        planner = RelayedPlanner(
-            self.settings,
-            client,
-            call.headers,
-            call.query,
-            call.body,
-            head,
-            id=EXPLAINED_ID,
-            now=EXPLAINED_AT,
-            upstreams=self.upstreams,
-            endpoint=Endpoint(template, streams="always"),
-            client_key=key,
-            row=row,
-            method=call.method,
-            path=call.path,
-            models=models,
-            rule=rule,
-            account=account,
-            boundary=boundary,
-            form_model=form_model,
+    def _endpoint(self, path: str, scope: Scope) -> BaseEndpoint:
+        """Return what serves a request, and put the model that its path names into its scope. Raises NoEndpoint."""
+        query = scope["query_string"].decode("latin-1")
+        for each in self._posts if scope["method"] == "POST" else ():
+            if each.endpoint is not None and (model := each.endpoint.match(path, query)) is not None:
+                if model:
+                    scope["path_params"] = {"model": model}
+                return each
+        for route in self._routes:
+            match, found = route.matches(scope)
+            if match is Match.FULL:
+                scope.update(found)
+                endpoint: BaseEndpoint | ByProtocol = found["endpoint"]
+                return endpoint.endpoint_for(scope) if isinstance(endpoint, ByProtocol) else endpoint
+        paths = dict.fromkeys(each.endpoint.path for each in self._endpoints)
+        raise NoEndpoint(
+            f"no model is requested at {path[:100]!a}: write one of {', '.join(paths)}, or that of another endpoint, "
+            "with its method"
         )
-        try:
-            planner.first()
-        except (RemoteProtocolError, RequestRefused):
-            if not planner.chain:
-                raise
-        return explain_chain(planner, planner.chain, *notes)
 
-    def _row(self, call: ClientCall) -> tuple[ProtocolSpec, RelayedPath, str]:
-        """Return the protocol of a path's clients, its row, and the row's path that fits. Raises NoEndpoint."""
-        rows = {
-            spec.name: (spec, row, template)
-            for row, template in rows_at(call.method, call.path)
-            for spec in (protocol_of_row(self.upstreams, self.protocols, row),)
-        }
-        if not rows:
-            paths = [endpoint.path for spec in self.protocols.values() for endpoint in spec.endpoints]
-            raise NoEndpoint(
-                f"no model is requested at {call.path[:100]!a}: write one of {', '.join(dict.fromkeys(paths))}, or "
-                "that of another endpoint, with its method"
+
+def explained(
+    settings: Settings,
+    method: str,
+    target: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    key: ClientKey | None = None,
+) -> Explanation:
+    """Explain a request to a gateway with these settings, which opens none of its stores. Raises as explain().
+
+    target: path and query. headers: with lower-case names.
+    """
+    path, _, query = target.partition("?")
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": unquote(path),
+        "query_string": query.encode(),
+        "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()],
+        SCOPE_KEY: key,
+    }
+    gateway = Gateway(settings, accounts=MemoryAccountStore())
+    sending, incoming = anyio.create_memory_object_stream[Message](1)
+    sending.send_nowait({"type": "http.request", "body": body})
+    with sending, incoming:  # a client that waits
+        return anyio.run(RequestExplainer(gateway).explain, scope, incoming.receive)
+
+
+def _explanation(planner: Planner, only: int | None, notes: list[str]) -> Explanation:
+    """Explain where a request goes. only: so many of the upstreams to which it may go."""
+    try:
+        planner.first()
+    except (RemoteProtocolError, RequestRefused) as error:
+        if not planner.chain:
+            return Explanation(
+                planner.request_head.model, planner.client.name, (refusal("", error),), tuple(notes)
             )
-        specs = {name: spec for name, (spec, *_) in rows.items()}
-        return rows[protocol_of_client(call.query, call.headers, specs).name]
+    if isinstance(planner, RelayedPlanner):
+        if not planner.models and not planner.account and planner.row.has_ids and ids_in_path(planner.path):
+            notes.append("it goes to the account that has made the id, if that is known")
+        if planner.upload is not None:
+            notes.append("a large body is sent while it arrives, and to one account only")
+    return explain_chain(planner, planner.chain[:only], *notes)
 
 
-def _counting(protocols: Iterable[ProtocolSpec], path: str) -> Iterator[tuple[ProtocolSpec, Endpoint, str]]:
-    """Yield the endpoint for counts at a path, with its protocol and the model that the path names."""
-    for spec in protocols:
-        for endpoint in spec.token_count.endpoints if spec.token_count is not None else ():
-            if (model := endpoint.match(path)) is not None:
-                yield spec, endpoint, model
-
-
-def _read(
-    row: RelayedPath, call: ClientCall, model_in_path: str
-) -> tuple[RequestHead, list[str], bytes | None, str | None]:
-    """Return what is known of a body, its models, the boundary of a form, and the model that it names."""
-    boundary = boundary_in(row, call.headers) if row.model is ModelPlace.BODY else None
-    form_model = None
-    if boundary is None:
-        head = head_of(row, model_in_path, call.body)
-    else:
-        form = Form(boundary)
-        form.receive_data(call.body)
-        named = named_model(call.headers, call.query)
-        form_model = None if named else form.model or ""
-        head = head_of_form(named, model_in_path, form_model)
-    models = [head.model] if head.model else []
-    if row.model is ModelPlace.REQUESTS:
-        models = models_in(call.body)
-    return head, models, boundary, form_model
+async def _send_nothing(message: Message) -> None:
+    """Take what a client would get that is told an estimate."""

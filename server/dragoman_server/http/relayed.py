@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Mapping
 
-from starlette.routing import BaseRoute
+from starlette.routing import Route
 
 from dragoman import RemoteProtocolError, RequestHead, RequestRefused, peek
 from dragoman.codec import Endpoint, ProtocolSpec, UpstreamSpec
@@ -52,13 +52,13 @@ from dragoman_server.wire.headers import media_type
 MODEL_HEADER = "dragoman-model"
 
 
-def relayed_routes(gateway: Gateway) -> list[BaseRoute]:
+def relayed_routes(gateway: Gateway) -> list[Route]:
     """Return the routes of the table."""
     found: dict[tuple[str, tuple[str, ...]], list[RelayedPath]] = {}
     for row in TABLE:
         for path in row.paths:
             found.setdefault((path, row.methods), []).append(row)
-    routes: list[BaseRoute] = []
+    routes: list[Route] = []
     for (path, methods), rows in found.items():
         endpoints = [RelayingEndpoint(gateway, row, path) for row in rows]
         endpoint = endpoints[0] if len(endpoints) == 1 else ByProtocol(endpoints)
@@ -120,7 +120,7 @@ class RelayingEndpoint(BaseEndpoint):
         try:
             planner = await self._planner(request, path, upload)
             wants_stream = planner.request_head is not None and planner.request_head.stream
-            plan = await request.off_loop(len(planner.body), planner.first)
+            plan = await self.first_plan(request, planner)
             del planner  # the plan has it, until nothing more is sent
             handling = self.carry_out(request, plan, store_response=bind if self._row.has_ids else None)
             del plan

@@ -182,6 +182,7 @@ class ClientRequest:
         started: Its time when the request arrived.
         key: The client key that it came with, None where none is needed.
         response: See ResponseChannel.
+        explains: It is not to be sent, see Explained.
         admitted: Its key may send it, see BaseEndpoint.read().
         counted: It counts for its key's limits and usage.
         reserved: The parts of budgets that are reserved for it.
@@ -194,7 +195,7 @@ class ClientRequest:
     """
 
     # What is there later, or in few requests.
-    admitted = counted = announced = False
+    explains = admitted = counted = announced = False
     reserved: Sequence[BudgetReservation] = ()
     plan: Plan | None = None
     telemetry: RequestTelemetry | None = None

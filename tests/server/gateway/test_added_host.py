@@ -17,7 +17,7 @@ from dragoman import PROTOCOLS
 from dragoman.codec import UpstreamSpec
 from dragoman_server.config.loader import load
 from dragoman_server.hosts import HOSTS, Host, UpstreamCall
-from dragoman_server.http.explanation import ClientCall, RequestExplainer
+from dragoman_server.http.explanation import explained
 from dragoman_server.platform.off_loop import INLINE_BYTES
 from dragoman_server.proxying.explanation import ExplainedRequest
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
@@ -134,8 +134,7 @@ def test_what_would_be_sent_is_explained(tmp_path: Path, monkeypatch: pytest.Mon
     path, body = PROTOCOLS["openai_chat"].endpoints[0].path, json.dumps(REQUEST).encode()
     for host, has_key in ((Host(deploy, Signer()), False), (Host(deploy), True)):
         monkeypatch.setitem(HOSTS, "toy", host)
-        explainer = RequestExplainer(settings=settings_of(tmp_path))
-        [step] = explainer.explain(ClientCall("POST", path, "", {}, body)).steps
+        [step] = explained(settings_of(tmp_path), "POST", path, {}, body).steps
         assert isinstance(step, ExplainedRequest)
         assert step.url == "http://127.0.0.1:9/deployments/kite/chat?version=7"
         assert "model" not in json.loads(step.body)

@@ -25,7 +25,7 @@ from dragoman.sse import SSEParser
 from dragoman_server.capabilities.cloud_apis import BETAS_BY_API, CLOUD_APIS
 from dragoman_server.capabilities.provider import MESSAGES
 from dragoman_server.capabilities.providers import PROVIDERS
-from dragoman_server.http.explanation import ClientCall, RequestExplainer
+from dragoman_server.http.explanation import explained
 from dragoman_server.models.listing import can_list, fetch_models
 from dragoman_server.proxying.explanation import ExplainedRequest
 from dragoman_server.settings import Settings, UpstreamSettings
@@ -79,8 +79,7 @@ def sent(lines: list[str]) -> list[str]:
     anyio.run(ask)
     [request] = requests
     shown = [f"{name}: {request.headers[name]}" for name in SHOWN if name in request.headers]
-    called = ClientCall("POST", path, query, headers, json.dumps(body).encode())
-    [step] = RequestExplainer(settings=settings).explain(called).steps
+    [step] = explained(settings, "POST", target, headers, json.dumps(body).encode()).steps
     assert isinstance(step, ExplainedRequest)
     assert (step.url, step.body) == (str(request.url), request.content)
     keys = {name for name, value in request.headers.items() if "the-key" in value}

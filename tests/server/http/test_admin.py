@@ -251,7 +251,8 @@ async def test_without_any_key_nothing_can_be_changed_and_there_are_no_metrics()
     for method, path in [*EXISTING, ("GET", "/metrics")]:
         store = MemoryAccountStore()
         app = app_of(Settings(upstreams=SETTINGS.upstreams, accounts=SETTINGS.accounts), store)
-        client = await call(app, path, method)
+        async with app.lifespan():
+            client = await call(app, path, method)
         looks = (method in ("GET", "HEAD") and path != "/metrics") or "/explain/" in path
         # There is no key or recording that a path could name.
         names = "/recordings" in path or path == "/admin/keys/red"

@@ -12,6 +12,9 @@ import pytest
 from gateway.fakes import App, FakeUpstreams, Script, call
 
 from dragoman_server.app import create_app
+from dragoman_server.http import explanation
+from dragoman_server.proxying.explanation import ExplainedRequest
+from dragoman_server.proxying.upload import SMALL_BYTES
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 
@@ -152,3 +155,15 @@ async def test_nothing_is_explained_where_nothing_is_served(path: str) -> None:
     async with gateway(Script([b"{}"])) as (app, _):
         client = await call(app, f"/admin/explain{path}", {})
         assert (client.status, "no model is requested at" in client.error["message"]) == (404, True)
+
+
+def test_a_large_body_is_explained_at_the_command_line_as_well() -> None:
+    model, large = {"model": "counts/x"}, {"messages": [{"role": "user", "content": "x" * SMALL_BYTES}]}
+    [step] = explanation.explained(
+        SETTINGS, "POST", "/v1/messages", {}, json.dumps({**model, **ASK, **large}).encode()
+    ).steps
+    assert isinstance(step, ExplainedRequest)
+    assert json.loads(step.body)["messages"] == large["messages"]
+    file = explanation.explained(SETTINGS, "POST", "/v1/files", {}, b"x" * (SMALL_BYTES + 1))
+    assert file.notes[0] == "a large body is sent while it arrives, and to one account only"
+    assert not file.is_refused

@@ -19,7 +19,7 @@ from oracle import check_error
 from virtual_time import REAL_BACKENDS, VIRTUAL_BACKENDS
 
 from dragoman_server.app import create_app
-from dragoman_server.http.explanation import ClientCall, RequestExplainer
+from dragoman_server.http.explanation import explained
 from dragoman_server.proxying import upload
 from dragoman_server.proxying.explanation import ExplainedRefusal
 from dragoman_server.proxying.upload import Upload
@@ -151,12 +151,8 @@ def sent(lines: list[str]) -> list[str]:
     out = anyio.run(ask)
     if "client_keys" in settings and not out.startswith("404"):
         made = Settings(**{"models": ALIASES, "upstreams": UPSTREAMS, **settings})
-        explained = RequestExplainer(settings=made, client_key=made.client_keys[0]).explain(
-            ClientCall(method, target, "", headers, body)
-        )
-        refused = [
-            f"{step.status}: {step.message}" for step in explained.steps if isinstance(step, ExplainedRefusal)
-        ]
+        steps = explained(made, method, target, headers, body, made.client_keys[0]).steps
+        refused = [f"{step.status}: {step.message}" for step in steps if isinstance(step, ExplainedRefusal)]
         assert refused == ([] if out.startswith("http") else [out])
     return [out]
 

@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
-from urllib.parse import unquote
 
 import click
 
@@ -76,18 +75,16 @@ def explain(
     wrong.
     """
     # They take a while to import.
-    from dragoman_server.http.explanation import ClientCall, NoEndpoint, RequestExplainer
+    from dragoman_server.http.explanation import NoEndpoint, explained
     from dragoman_server.proxying.explanation import as_builtins
     from dragoman_server.relayed.table import SENDING
 
     settings = load_or_exit(config_file, UNBOUND).settings
-    path, _, query = path.partition("?")
     key = None if key_name is None else _key(settings, key_name)
     headers = dict(_headers(header_lines))
     body = read_document(file) if method in SENDING else b""
-    explainer = RequestExplainer(settings=settings, client_key=key)
     try:
-        explanation = explainer.explain(ClientCall(method, unquote(path), query, headers, body))
+        explanation = explained(settings, method, path, headers, body, key)
     except NoEndpoint as error:
         exit_with(USAGE_ERROR, str(error))
     if as_json:

@@ -12,13 +12,10 @@ from starlette.routing import BaseRoute
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin.replies import respond
 from dragoman_server.http.auth import EXPLAIN_PATH
-from dragoman_server.http.explanation import ClientCall, NoEndpoint, RequestExplainer
+from dragoman_server.http.explanation import NoEndpoint, RequestExplainer
 from dragoman_server.http.operations import VENDORS_OBJECT, AdminRoute, ApiOperation
-from dragoman_server.http.request import BodyReader, path_below_mount
-from dragoman_server.platform.off_loop import off_loop
-from dragoman_server.proxying.affinity import referred_ids
+from dragoman_server.http.request import path_below_mount
 from dragoman_server.proxying.explanation import as_builtins
-from dragoman_server.relayed.body import ids_in_path
 from dragoman_server.relayed.table import SENDING
 
 
@@ -33,27 +30,18 @@ class ExplainedPath(msgspec.Struct):
 
 def explain_routes(gateway: Gateway) -> Sequence[BaseRoute]:
     """Return the route below /admin/explain."""
-    settings = gateway.settings
-    server = settings.server
-    explainer = RequestExplainer(settings=settings, protocols=gateway.protocols, upstreams=gateway.upstreams)
-
-    def explanation(call: ClientCall, account: str) -> ExplainedPath:
-        return ExplainedPath(**as_builtins(explainer.explain(call, account)))
+    explainer = RequestExplainer(gateway)
 
     async def explain_request(request: Request) -> Response:
-        headers = dict(request.headers)
-        reader = BodyReader(request.receive, headers, server.max_body_bytes, server.body_timeout_s)
-        body = await reader.read_all()
-        path = path_below_mount(request.scope).removeprefix(EXPLAIN_PATH)
+        scope = request.scope
+        path = path_below_mount(scope).removeprefix(EXPLAIN_PATH)
+        method = "GET" if request.method == "HEAD" else request.method
+        scope = {**scope, "path": scope.get("root_path", "") + path, "path_params": {}, "method": method}
         try:
-            method = "GET" if request.method == "HEAD" else request.method
-            call = ClientCall(method, path, request.url.query, headers, body)
-            ids = [*ids_in_path(path), *await off_loop(len(body), referred_ids, body)]
-            account = await gateway.pool.account_of(ids)
-            found = await off_loop(len(body), explanation, call, account)
+            found = await explainer.explain(scope, request.receive)
         except NoEndpoint as error:
             raise HTTPException(404, str(error)) from None
-        return respond(gateway, request, found)
+        return respond(gateway, request, ExplainedPath(**as_builtins(found)))
 
     def operation(body: type | None) -> ApiOperation:
         return ApiOperation(
