@@ -25,6 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import anyio
+import anyio.to_thread
 from anyio.abc import TaskGroup
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -310,7 +311,7 @@ class _Worker:
         """Use these settings for what begins from now on. Raises ValueError if that is impossible."""
         if self.stop_begun.is_set():
             raise SettingsRefused("the gateway is stopping")
-        _use(settings)
+        await anyio.to_thread.run_sync(_use, settings)  # its mask takes 0.1 s for thousands of keys
         tls = _tls_context(settings.server)
         if isinstance(self.app, ReloadableApp):
             try:

@@ -11,9 +11,11 @@ import gc
 import gzip
 import json
 import random
+import socket
 import string
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +27,14 @@ from fuzz import SECONDS
 from gateway.fakes import FakeClient, OneResponse, Script, http_scope
 from growth import shapes
 from laws.clients import path_of
+from msgspec.structs import replace
 from virtual_time import REAL_BACKENDS, UVLOOP
 
 from dragoman import UPSTREAMS
 from dragoman_server.app import Application, create_app
 from dragoman_server.proxying import tool_grammar
+from dragoman_server.serving.run import _Worker
+from dragoman_server.serving.signals import SignalMeanings
 from dragoman_server.settings import ClientKey, Price, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 
@@ -139,22 +144,33 @@ def app_of(
     )
 
 
-async def longest_turn(app: Application, path: str, body: bytes, coding: str = "", key: str = "") -> float:
-    """Return the seconds of CPU that the longest turn of the loop has taken while a request was served."""
-    longest = 0.0
+@asynccontextmanager
+async def turns() -> AsyncIterator[list[float]]:
+    """Note the seconds of CPU that each turn of the loop takes inside of the block."""
+    seconds: list[float] = []
     gc.freeze()  # as a worker when it starts: its collections do not look at what a test run has in memory
-    async with app.lifespan(), anyio.create_task_group() as tasks:
+    async with anyio.create_task_group() as tasks:
 
         async def watch() -> None:
-            nonlocal longest
             last = time.thread_time()
             while True:
                 await anyio.lowlevel.checkpoint()
                 now = time.thread_time()
-                longest, last = max(longest, now - last), now
+                seconds.append(now - last)
+                last = now
 
         tasks.start_soon(watch)
         await anyio.lowlevel.checkpoint()
+        yield seconds
+        for _ in range(2):  # the last turn counts too
+            await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+    gc.unfreeze()
+
+
+async def longest_turn(app: Application, path: str, body: bytes, coding: str = "", key: str = "") -> float:
+    """Return the seconds of CPU that the longest turn of the loop has taken while a request was served."""
+    async with app.lifespan(), turns() as seconds:
         if coding == WEBSOCKET:
             await turn_of(app, path, body.decode())
         else:
@@ -164,11 +180,7 @@ async def longest_turn(app: Application, path: str, body: bytes, coding: str = "
             method = "POST" if body else "GET"
             await app(http_scope(path, method, headers), client.receive, client.send)
             assert client.status is not None
-        for _ in range(2):  # the last turn counts too
-            await anyio.lowlevel.checkpoint()
-        tasks.cancel_scope.cancel()
-    gc.unfreeze()
-    return longest
+    return max(seconds)
 
 
 # In the place of a coding: the body is a message.
@@ -338,12 +350,30 @@ async def test_nothing_beside_holds_the_loop(
     await check(lambda: app_of(data.encode(), **settings), path, body, coding, limit_s)
 
 
+ADMIN_KEY = "an admin key of a length that is long enough"
+MANY_KEYS = Settings(
+    server=ServerSettings(admin_key=Secret(ADMIN_KEY), secret=Secret("s" * 32)),
+    client_keys=tuple(
+        [ClientKey(name=f"k{number}", hash=f"{number:064}", budget=5.0) for number in range(5000)]
+    ),
+    prices=PRICED["prices"],
+)
+
+
 async def test_a_list_of_client_keys_does_not_hold_the_loop() -> None:
-    admin_key, secret = "an admin key of a length that is long enough", Secret("s" * 32)
-    keys = tuple([ClientKey(name=f"k{number}", hash=f"{number:064}", budget=5.0) for number in range(5000)])
-    server = ServerSettings(admin_key=Secret(admin_key), secret=secret)
-    settings = Settings(server=server, client_keys=keys, prices=PRICED["prices"])
-    await check(lambda: create_app(settings), "/admin/keys", b"", key=admin_key)
+    await check(lambda: create_app(MANY_KEYS), "/admin/keys", b"", key=ADMIN_KEY)
+
+
+@pytest.mark.usefixtures("logger")
+async def test_a_reload_of_client_keys_does_not_hold_the_loop() -> None:
+    app = create_app(MANY_KEYS)
+    with socket.socket() as listener:
+        worker = _Worker(MANY_KEYS, app, listener, lambda: None, SignalMeanings(()), lambda _: None)
+        async with app.lifespan(), turns() as seconds:
+            for _ in range(TRIES):
+                await worker._use(replace(MANY_KEYS))
+                await anyio.lowlevel.checkpoint()
+    assert sorted(seconds)[-TRIES] <= LIMIT_S
 
 
 # So many of the shapes on each loop; `make fuzz` draws from all of them.
