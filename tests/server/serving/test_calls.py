@@ -10,6 +10,7 @@ import importlib
 import inspect
 import json
 import logging
+import math
 import re
 import socket
 import sys
@@ -230,9 +231,15 @@ def test_calls_of_an_event_and_of_a_request(
         caplog.set_level(logging.WARNING, name)
     # Not in the event loop of pytest's plugin, because that is trio's guest mode, which adds calls.
     assert threading.current_thread() is threading.main_thread()
-    event, whole = anyio.run(serve, backend, partial(drive, Counter()), more, **event_loop(backend))
     of_event, of_request = BOUNDS[backend]
     of_request += WITH_METRICS if more else 0
+    event = whole = math.inf
+    # A busy machine has the event loop look at its timers more often, so the fewest of some count.
+    for _ in range(3):
+        calls = anyio.run(serve, backend, partial(drive, Counter()), more, **event_loop(backend))
+        event, whole = min(event, calls[0]), min(whole, calls[1])
+        if event <= of_event and whole <= of_request:
+            break
     assert event <= of_event, f"{event:.1f} calls for each event"
     assert whole <= of_request, f"{whole:.0f} calls for each request"
 
