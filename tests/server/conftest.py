@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from http_certificate import Certificate, make_certificate
+from valkey_server import ValkeyServer, valkey_server
 
 
 @pytest.fixture
@@ -26,3 +27,10 @@ def record(caplog: pytest.LogCaptureFixture) -> Any:
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     return make_certificate(tmp_path_factory.mktemp("certificate"))
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[ValkeyServer]:
+    """A server that runs, with what earlier tests have left there. A test that stops one needs its own."""
+    with valkey_server() as running:
+        yield running

@@ -61,12 +61,6 @@ one_backend = pytest.mark.backends(REAL_BACKENDS[0])  # no task group, stream or
 TIMEOUT_S = 20.0
 
 
-@pytest.fixture(scope="module")
-def any_server() -> Iterator[ValkeyServer]:
-    with valkey_server() as running:
-        yield running
-
-
 @pytest.fixture
 def server() -> Iterator[ValkeyServer]:
     """A separate server, which the test may kill."""
@@ -76,7 +70,7 @@ def server() -> Iterator[ValkeyServer]:
 
 @pytest.fixture(params=SHARED_KINDS)
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
-    server = request.getfixturevalue("any_server") if request.param in SERVER_KINDS else None
+    server = request.getfixturevalue("valkey") if request.param in SERVER_KINDS else None
     with kind_of(request.param, tmp_path, server) as made:
         yield made
 
@@ -266,12 +260,10 @@ def run_processes(command: list[str], names: list[str]) -> list[tuple[int, bytes
 
 @one_backend
 @pytest.mark.parametrize("name", ["sqlite", "valkey"])  # of which the resilient one is a part
-async def test_processes_take_no_more_than_there_is(
-    name: str, tmp_path: Path, any_server: ValkeyServer
-) -> None:
-    where = str(tmp_path / "accounts.db") if name == "sqlite" else any_server.url
+async def test_processes_take_no_more_than_there_is(name: str, tmp_path: Path, valkey: ValkeyServer) -> None:
+    where = str(tmp_path / "accounts.db") if name == "sqlite" else valkey.url
     names = ["x", "y"]
-    with kind_of(name, tmp_path, any_server) as kind:
+    with kind_of(name, tmp_path, valkey) as kind:
         done = await anyio.to_thread.run_sync(run_processes, [name, where], names)
     assert done == [(0, b"")] * 2
     store = kind()

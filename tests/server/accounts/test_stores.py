@@ -21,7 +21,6 @@ from account_stores import (
     kind_of,
     total,
 )
-from valkey_server import ValkeyServer, valkey_server
 from virtual_time import REAL_BACKENDS
 
 from dragoman_server.accounts.stores.base import Candidate, Reservation
@@ -35,15 +34,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 # Not under virtual time: to it, a thread or a server that works looks like a program that waits.
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[ValkeyServer]:
-    with valkey_server() as running:
-        yield running
-
-
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
-    server = request.getfixturevalue("server") if request.param in SERVER_KINDS else None
+    server = request.getfixturevalue("valkey") if request.param in SERVER_KINDS else None
     with kind_of(request.param, tmp_path, server) as made:
         yield made
 

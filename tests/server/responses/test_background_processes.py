@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from command.process import DEADLINE_S, GatewayProcess
 from sdk_clients.processes import Simulator
-from valkey_server import ValkeyServer, valkey_server
 
 from dragoman_server.responses.background import LEASE_S
 
@@ -61,18 +60,12 @@ def simulator() -> Iterator[Simulator]:
         yield simulator.ready()
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[ValkeyServer]:
-    with valkey_server() as running:
-        yield running
-
-
 @pytest.fixture(params=["sqlite", "valkey"])
 def gateways(request: pytest.FixtureRequest, tmp_path: Path, simulator: Simulator) -> Iterator[list[Gateway]]:
     """Two gateways with one store."""
     file = tmp_path / "dragoman.toml"
     if request.param == "valkey":
-        line = f'response_store_url = "{request.getfixturevalue("server").url}"'
+        line = f'response_store_url = "{request.getfixturevalue("valkey").url}"'
     else:
         line = f'response_store_path = "{tmp_path / "responses.db"}"'
     file.write_text(f"""

@@ -9,7 +9,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -73,15 +73,9 @@ class Kind:
             file.unlink()
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[ValkeyServer]:
-    with valkey_server() as running:
-        yield running
-
-
 @pytest.fixture(params=["memory", "sqlite", "valkey"])
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
-    server = request.getfixturevalue("server") if request.param == "valkey" else None
+    server = request.getfixturevalue("valkey") if request.param == "valkey" else None
     kind = Kind(request.param, tmp_path, server)
     kind.clear()
     return kind
@@ -238,9 +232,9 @@ async def test_a_log_is_read_page_by_page(store: ResponseStore, monkeypatch: pyt
 
 
 @one_backend
-async def test_a_server_is_left_with_nothing(server: ValkeyServer) -> None:
-    server.command("FLUSHALL")
-    store = ValkeyResponseStore(server.url, LIMITS)
+async def test_a_server_is_left_with_nothing(valkey: ValkeyServer) -> None:
+    valkey.command("FLUSHALL")
+    store = ValkeyResponseStore(valkey.url, LIMITS)
     async with store.running():
         for number in range(3):
             await store.put(response(f"resp_{number}", input_items=(item("shared"), item(f"m{number}"))))
@@ -251,25 +245,25 @@ async def test_a_server_is_left_with_nothing(server: ValkeyServer) -> None:
         await store.append(("", "resp_4"), events(0, "a", "b"), NOW)
         for number in range(5):
             await store.delete("", f"resp_{number}")
-    assert server.command("GET", "dragoman:responses:1:total") == b"$1\r\n0\r\n"
-    assert server.command("DBSIZE") == b":2\r\n", "that, and the number of the last item"
+    assert valkey.command("GET", "dragoman:responses:1:total") == b"$1\r\n0\r\n"
+    assert valkey.command("DBSIZE") == b":2\r\n", "that, and the number of the last item"
 
 
 @one_backend
 async def test_a_server_drops_what_is_old_step_by_step(
-    server: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+    valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A script must not stop it for long. What has expired is not found meanwhile."""
-    server.command("FLUSHALL")
-    store = ValkeyResponseStore(server.url, LIMITS)
+    valkey.command("FLUSHALL")
+    store = ValkeyResponseStore(valkey.url, LIMITS)
     async with store.running():
         for number in range(101):
             await store.put(response(f"resp_{number}", created=NOW + number))
         late = NOW + 200 + LIMITS.max_age_s
         assert await store.get("", "resp_100", late) is None
-        assert server.command("ZCARD", "dragoman:responses:1:created") == b":1\r\n"
+        assert valkey.command("ZCARD", "dragoman:responses:1:created") == b":1\r\n"
         assert await store.get("", "resp_100", late) is None
-        assert server.command("DBSIZE") == b":2\r\n"
+        assert valkey.command("DBSIZE") == b":2\r\n"
 
 
 @one_backend

@@ -1,7 +1,6 @@
 """Accepting in this process, on real sockets: handshakes, and connections beyond the limit."""
 
 import errno
-import logging
 import socket
 import ssl
 import struct
@@ -142,7 +141,6 @@ async def test_clients_that_only_connect_block_no_other(certificate: Certificate
 async def test_an_error_of_accept_is_one_line_and_a_pause(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("dragoman"), "propagate", True)
     monkeypatch.setattr(server_module, "_PAUSE_S", 0.05)
     async with serving(errno.ECONNABORTED, errno.EMFILE, errno.ENFILE) as address:
         started = anyio.current_time()
@@ -158,7 +156,6 @@ async def test_an_error_of_accept_is_one_line_and_a_pause(
 async def test_a_shortage_is_one_line_until_it_has_been_over_for_a_while(
     quiet_s: float, lines: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("dragoman"), "propagate", True)
     monkeypatch.setattr(server_module, "_PAUSE_S", 0.01)
     monkeypatch.setattr(server_module, "_SHORTAGE_S", quiet_s)
     async with serving(errno.EMFILE, 0, errno.EAGAIN, errno.EMFILE) as address:

@@ -1,6 +1,5 @@
 """One client connection on a scripted byte stream, in virtual time, on both kinds of event loop."""
 
-import logging
 import math
 import re
 from collections.abc import Awaitable, Callable
@@ -24,12 +23,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
 GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n"
-
-
-@pytest.fixture(autouse=True)
-def each_line_of_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(logging.getLogger("dragoman"), "propagate", True)
-    caplog.set_level(logging.WARNING)
 
 
 async def hello(scope: Scope, receive: Receive, send: Send) -> None:

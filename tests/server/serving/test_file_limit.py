@@ -1,6 +1,5 @@
 """The limit of open files: raised to what the connections need, and a line in the log where that is not allowed."""
 
-import logging
 import resource
 
 import pytest
@@ -68,7 +67,6 @@ def test_it_is_raised_to_what_the_connections_need(
 def test_fewer_than_configured_are_a_line_in_the_log(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, hard: int, allowed: int
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("dragoman"), "propagate", True)
     limits = Limits(monkeypatch, 1024, hard, allowed)
     raise_file_limit(5000)
     connections = (limits.soft - 64) // 2

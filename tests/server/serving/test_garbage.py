@@ -418,7 +418,6 @@ async def test_a_request_leaves_nothing_to_the_collector(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("dragoman"), "propagate", True)
     of_a_transport = await left_by_a_transport() if anyio_backend_name == "asyncio" else 0
     found = {}
     with Upstream() as upstream:

@@ -1,6 +1,5 @@
 """The application's start and end, in virtual time, on both kinds of event loop."""
 
-import logging
 from typing import Any
 
 import anyio
@@ -79,10 +78,8 @@ async def test_an_application_that_does_not_start(start: Any, reason: str) -> No
     ],
 )
 async def test_a_reported_failure_is_its_text_and_not_logged_again(
-    last_line: str, reason: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    last_line: str, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("dragoman"), "propagate", True)
-
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         # As Starlette does.
         await send({"type": "lifespan.startup.failed", "message": f"Traceback\n{last_line}\n"})
@@ -102,10 +99,7 @@ async def test_a_shutdown_has_its_time() -> None:
 
 
 @pytest.mark.parametrize("end", ["failed", ValueError("a bug"), None])
-async def test_a_shutdown_that_fails_is_an_end_too(
-    end: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logging.getLogger("dragoman"), "propagate", True)
+async def test_a_shutdown_that_fails_is_an_end_too(end: Any, caplog: pytest.LogCaptureFixture) -> None:
     async with lifespan(Application(end=end), 30, 5, unexpected):
         pass
     assert anyio.current_time() == 0

@@ -1,6 +1,5 @@
 """A WebSocket on one connection, over HTTP/1.1 and HTTP/2, with a scripted client and application, in virtual time."""
 
-import logging
 import zlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -36,12 +35,6 @@ DEFLATE = {"sec-websocket-extensions": "permessage-deflate; client_max_window_bi
 @pytest.fixture(params=OVER)
 def over(request: pytest.FixtureRequest) -> Over:
     return OVER[request.param]
-
-
-@pytest.fixture(autouse=True)
-def each_line_of_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(logging.getLogger("dragoman"), "propagate", True)
-    caplog.set_level(logging.WARNING)
 
 
 @dataclass

@@ -2,14 +2,14 @@
 
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import anyio
 import anyio.lowlevel
 import pytest
 from msgspec import structs
-from valkey_server import ValkeyServer, valkey_server
+from valkey_server import ValkeyServer
 from virtual_time import REAL_BACKENDS
 
 from dragoman_server.platform.sqlite_file import write_transaction
@@ -39,19 +39,13 @@ NOW = int(time.time() // 3600)
 Make = Callable[[], UsageStore]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[ValkeyServer]:
-    with valkey_server() as running:
-        yield running
-
-
 @pytest.fixture(params=["memory", "sqlite", "valkey"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     """Makes stores that share their data, if they can."""
     if request.param == "valkey":
-        server: ValkeyServer = request.getfixturevalue("server")
-        assert server.command("FLUSHALL") == b"+OK\r\n"
-        return lambda: ValkeyUsageStore(server.url)
+        valkey: ValkeyServer = request.getfixturevalue("valkey")
+        assert valkey.command("FLUSHALL") == b"+OK\r\n"
+        return lambda: ValkeyUsageStore(valkey.url)
     if request.param == "sqlite":
         return lambda: SQLiteUsageStore(str(tmp_path / "new" / "usage.sqlite"))
     return lambda: SQLiteUsageStore(None)
@@ -209,10 +203,10 @@ async def test_others_run_while_many_rows_in_memory_are_added_up() -> None:
 
 
 async def test_a_server_counts_a_batch_once_and_bounds_an_hour(
-    server: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+    valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert server.command("FLUSHALL") == b"+OK\r\n"
-    store = ValkeyUsageStore(server.url)
+    assert valkey.command("FLUSHALL") == b"+OK\r\n"
+    store = ValkeyUsageStore(valkey.url)
     async with store.running():
         one = batch({UsageLabels(NOW, "a", "", "", ""): counts(1, output_tokens=5)}, keys={"a": KeyUse(1)})
         for _ in range(2):
