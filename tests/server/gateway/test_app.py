@@ -12,7 +12,17 @@ import httpx2
 import pytest
 from failures.responses import Text
 from failures.whole import whole
-from gateway.fakes import FakeClient, FakeUpstream, OneResponse, Script, Sleep, call, http_scope
+from gateway.fakes import (
+    FakeClient,
+    FakeUpstream,
+    FakeWebSocketClient,
+    OneResponse,
+    Script,
+    Sleep,
+    call,
+    http_scope,
+    websocket,
+)
 from gateway.scripted import (
     CHAT,
     HELLO,
@@ -567,31 +577,13 @@ async def test_mounted_in_another_application() -> None:
 # WebSocket.
 
 
-class Handshake:
-    """The server's side of a WebSocket handshake."""
-
-    def __init__(self) -> None:
-        self.messages: list[MutableMapping[str, Any]] = []
-
-    async def receive(self) -> MutableMapping[str, Any]:
-        return {"type": "websocket.connect"}
-
-    async def send(self, message: MutableMapping[str, Any]) -> None:
-        self.messages.append(message)
-
-
-def websocket_scope(path: str, **more: Any) -> dict[str, Any]:
-    return {**http_scope(path), "type": "websocket", "scheme": "ws", "subprotocols": [], **more}
-
-
 @pytest.mark.parametrize(("path", "protocol"), [("/v1/responses", RESPONSES), ("/v1/messages", MESSAGES)])
 async def test_a_websocket_is_refused_with_426_which_is_no_error(
     path: str, protocol: str, lines: LogLines
 ) -> None:
     app, _ = app_of(settings=Settings(server=ServerSettings(websocket=False)))
-    peer = Handshake()
-    await app(websocket_scope(path, extensions={"websocket.http.response": {}}), peer.receive, peer.send)
-    start, body = peer.messages
+    async with websocket(app, path) as client:
+        start, body = [message for _, message in client.messages]
     assert (start["type"], start["status"]) == ("websocket.http.response.start", 426)
     assert (body["type"], body["more_body"]) == ("websocket.http.response.body", False)
     assert check_error(protocol, 426, body["body"]) == []
@@ -603,6 +595,7 @@ async def test_a_websocket_is_refused_with_426_which_is_no_error(
 
 async def test_a_websocket_on_a_server_without_http_responses_to_it() -> None:
     app, _ = app_of()
-    peer = Handshake()
-    await app(websocket_scope("/v1/messages"), peer.receive, peer.send)
-    assert peer.messages == [{"type": "websocket.close", "code": 1008}]
+    client = FakeWebSocketClient()
+    scope = {**http_scope("/v1/messages"), "type": "websocket", "scheme": "ws", "subprotocols": []}
+    await app(scope, client.receive, client.send)
+    assert client.messages == [(0, {"type": "websocket.close", "code": 1008})]

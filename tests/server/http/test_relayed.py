@@ -13,7 +13,7 @@ import anyio
 import pytest
 import rows
 from client_stream import FakeStream, connect
-from gateway.fakes import App, FakeClient, FakeUpstreams, Script, Sleep, call, http_scope, key_of
+from gateway.fakes import App, FakeClient, FakeUpstreams, Script, Sleep, call, http_scope, key_of, websocket
 from msgspec.structs import replace
 from oracle import check_error
 from virtual_time import REAL_BACKENDS, VIRTUAL_BACKENDS
@@ -295,7 +295,7 @@ async def test_what_may_have_cost_money_is_not_sent_again(path: str, first: Scri
 
 # What is counted.
 
-USAGE: list[tuple[str, bytes, dict[str, Any]]] = [
+USAGE: list[tuple[str, bytes | list[bytes], dict[str, Any]]] = [
     ("/v1/embeddings", b'{"usage":{"prompt_tokens":8,"total_tokens":8}}', {"input_tokens": 8, "output_tokens": 0}),
     ("/v1/embeddings", b'{"usage":{"total_tokens":7}}', {"input_tokens": 7, "output_tokens": 0}),
     ("/v1/images/generations", b'{"usage" : {"input_tokens":3,"output_tokens":4000}}', {"input_tokens": 3, "output_tokens": 4000}),
@@ -307,65 +307,35 @@ USAGE: list[tuple[str, bytes, dict[str, Any]]] = [
     ("/v1/rerank", b'{"usage":{"total_tokens":1e400}}', {}),
     ("/v1/rerank", b'{"usage":{"total_tokens":10000000001}}', {}),
     ("/v1/rerank", b'{"usage":{"total_tokens":' + b"[" * 4000, {}),
+    # What it costs.
+    ("/v1/embeddings", b'{"usage":{"prompt_tokens":500,"total_tokens":500}}', {"input_tokens": 500, "output_tokens": 0, "cost_usd": 0.0005}),
+    ("/v1/images/generations", b'{"usage":{"input_tokens":0,"output_tokens":3}}', {"input_tokens": 0, "output_tokens": 3, "cost_usd": 0.003}),
+    ("/v1/rerank", b'{"usage":{"type":"duration","seconds":60}}', {"input_tokens": 0, "output_tokens": 0, "cost_usd": 0.006}),
+    ("/v2/rerank", b'{"meta":{"billed_units":{"search_units":2}}}', {"input_tokens": 0, "output_tokens": 0, "cost_usd": 0.004}),
+    # That of a stream is in one of its last events.
+    ("/v1/completions", [b'data: {"usage":null}\n\n', b'data: {"usage":{"prompt_tokens":4,"completion_tokens":5}}\n\n', b"data: [DONE]\n\n"], {"input_tokens": 4, "output_tokens": 5}),
+    # If somebody has to know, it is estimated by the request, which has 4000 bytes, and the text of a stream.
+    ("/v1/audio/speech", b"{ID3", {"input_tokens": 1011, "output_tokens": 0, "cost_usd": 0.001011, "estimated": True}),
+    ("/v1/completions", [b'data: {"choices":[{"text":"a"}]}\n\n' * 50, b"data: [DONE]\n\n"], {"input_tokens": 1010, "output_tokens": 51, "cost_usd": 0.05201, "estimated": True}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("path", "end", "expected"), USAGE)
 async def test_usage_is_read_at_the_end_of_the_answer(
-    path: str, end: bytes, expected: Any, record: Any
+    path: str, end: bytes | list[bytes], expected: Any, record: Any
 ) -> None:
+    streams = isinstance(end, list)
     text = b'{"text": "\\"usage\\":{\\"total_tokens\\":99}", "data": "' + b"A" * 100_000 + b'",'
-    async with gateway(Script([text, end[1:9], end[9:]], headers=JSON_TYPE)) as (app, _):
-        await call(app, path, {"model": "up/m"})
-    found = {name: value for name, value in record().items() if name.endswith("_tokens")}
-    assert found == expected
-    assert record()["stream"] is False
-
-
-async def test_the_usage_of_a_stream_is_in_one_of_its_last_events(record: Any) -> None:
-    events = [
-        b'data: {"usage":null}\n\n',
-        b'data: {"usage":{"prompt_tokens":4,"completion_tokens":5}}\n\n',
-        b"data: [DONE]\n\n",
-    ]
-    async with gateway(Script(events, headers=[("content-type", "text/event-stream")])) as (app, _):
-        await call(app, "/v1/completions", {"model": "up/m", "stream": True})
-    assert (record()["input_tokens"], record()["output_tokens"], record()["stream"]) == (4, 5, True)
-
-
-async def test_an_answer_without_usage_is_estimated_by_its_request(record: Any) -> None:
-    prices = (Price(model="up/*", input=1.0, output=1000.0),)
-    headers = [("content-type", "audio/mpeg")]
-    async with gateway(Script([bytes(90_000)], headers=headers), prices=prices) as (app, _):
-        await call(app, "/v1/audio/speech", b'{"model":"up/m","input":"%b"}' % (b"x" * 4000))
-    assert (record()["input_tokens"], record()["output_tokens"], record()["estimated"]) == (1006, 0, True)
-
-
-async def test_the_text_of_a_stream_without_usage_is_estimated(record: Any) -> None:
-    prices = (Price(model="up/*", input=1.0, output=1.0),)
-    events = [b'data: {"choices":[{"text":"a"}]}\n\n' * 50, b"data: [DONE]\n\n"]
-    async with gateway(Script(events, headers=[("content-type", "text/event-stream")]), prices=prices) as (
-        app,
-        _,
-    ):
-        await call(app, "/v1/completions", {"model": "up/m", "stream": True})
-    assert (record()["output_tokens"], record()["estimated"]) == (51, True)
-
-
-@pytest.mark.parametrize(
-    ("path", "usage", "cost"),
-    [
-        ("/v1/embeddings", b'{"usage":{"prompt_tokens":500,"total_tokens":500}}', 0.0005),
-        ("/v1/images/generations", b'{"usage":{"input_tokens":0,"output_tokens":3}}', 0.003),
-        ("/v1/rerank", b'{"usage":{"type":"duration","seconds":60}}', 0.006),
-        ("/v2/rerank", b'{"meta":{"billed_units":{"search_units":2}}}', 0.004),
-    ],
-)
-async def test_what_it_costs(path: str, usage: bytes, cost: float, record: Any) -> None:
-    prices = (Price(model="up/*", input=1.0, output=1000.0, seconds=100.0, search_units=2000.0),)
-    async with gateway(Script([usage], headers=JSON_TYPE), prices=prices) as (app, _):
-        await call(app, path, {"model": "up/m"})
-    assert record()["cost_usd"] == pytest.approx(cost)
+    pieces = end if isinstance(end, list) else [text, end[1:9], end[9:]]
+    media = "text/event-stream" if streams else "audio/mpeg" if "audio" in path else "application/json"
+    price = Price(model="up/*", input=1.0, output=1000.0, seconds=100.0, search_units=2000.0)
+    prices = (price,) if "cost_usd" in expected else ()
+    async with gateway(Script(pieces, headers=[("content-type", media)]), prices=prices) as (app, _):
+        await call(app, path, {"model": "up/m", "input": "x" * 4000, "stream": streams})
+    line = record()
+    counted = {"input_tokens", "output_tokens", "cost_usd", "estimated"} & line.keys()
+    assert {name: line[name] for name in counted} == pytest.approx(expected)
+    assert line["stream"] is streams
 
 
 # Forms, and bodies that are sent while they arrive.
@@ -736,13 +706,9 @@ async def test_a_path_leads_nowhere_else(path: str, status: int) -> None:
 
 
 async def test_a_session_is_refused_before_its_websocket_opens() -> None:
-    peer = FakeClient()
-    async with gateway() as (app, _):
-        scope = {**http_scope("/v1/realtime", query_string=b"model=m"), "type": "websocket"}
-        extensions: dict[str, Any] = {"websocket.http.response": {}}
-        await app({**scope, "extensions": extensions}, peer.receive, peer.send)
-    [head, body] = [each for _, each in peer.messages]
-    assert (head["status"], "Realtime sessions" in body["body"].decode()) == (404, True)
+    async with gateway() as (app, _), websocket(app, "/v1/realtime?model=m") as client:
+        status, body = client.refused
+    assert (status, "Realtime sessions" in body["error"]["message"]) == (404, True)
 
 
 @pytest.mark.backends(*VIRTUAL_BACKENDS)
