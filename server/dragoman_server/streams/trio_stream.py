@@ -1,7 +1,7 @@
 """A byte stream on trio: a non-blocking socket and trio's readiness calls; with TLS, the same with an SSLObject.
 
 It waits first and reads afterwards: tokens come slowly, so an attempt before the wait would in most cases be a wasted
-system call. For receive_each() one task waits for all sockets.
+system call. For receive_each() no task waits (`trio_readers`).
 """
 
 import contextlib

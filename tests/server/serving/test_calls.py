@@ -54,9 +54,8 @@ WHOLE = json.dumps(
 ).encode()
 
 # Calls per steady event that comes alone, and per request without a stream. Metrics add calls to a request only.
-# On trio an event is a turn of its scheduler, which takes 32 of them.
 WITH_METRICS = 55
-BOUNDS = {"asyncio": (30, 407), "trio": (54, 465)}
+BOUNDS = {"asyncio": (30, 407), "trio": (33, 437)}
 # Calls that a request adds if somebody reads the feed.
 READ = {"asyncio": 36, "trio": 45}
 

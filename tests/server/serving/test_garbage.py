@@ -48,7 +48,6 @@ from dragoman_server.serving.sockets import bind
 from dragoman_server.settings import Settings
 from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import Secret
-from dragoman_server.streams.trio_readers import readers_of_loop
 
 REQUESTS = 5
 KEY = "drk_garbage"
@@ -379,7 +378,7 @@ class Server:
         self._worker = worker
         self._backend = backend
         if backend == "trio":
-            timers_of_loop(), readers_of_loop()  # whose tasks begin when they are used first
+            timers_of_loop()  # whose task begins when they are first used
         self.idle = self.tasks()
 
     def tasks(self) -> int:

@@ -49,7 +49,7 @@ async def test_silence_lasts_until_the_timeout(pair: Pair, autojump_clock: trio.
     assert trio.current_time() == 30
 
 
-@pytest.fixture(params=["one task for all", "each task"])
+@pytest.fixture(params=["for all tasks", "each task"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """How receive_each() reads: as it does where there is epoll, and elsewhere."""
     if request.param == "each task":
@@ -148,6 +148,27 @@ async def test_a_reader_may_close_any_stream(pair: Pair, nursery: trio.Nursery) 
         theirs.send(b"x")
         await trio.testing.wait_all_tasks_blocked(0.01)
     assert (taken, ended) == ([b"x"], ["aborted"] * 2)
+
+
+async def test_without_the_epoll_of_trio_each_task_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as another_trio:
+        another_trio.setattr(trio.lowlevel, "current_task", object)
+        assert readers_of_loop() is None
+    assert readers_of_loop() is None, "the answer is kept"
+
+
+async def test_an_error_of_the_readers_ends_the_event_loop() -> None:
+    async def read() -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            readers = readers_of_loop()
+            assert readers is not None
+            readers.add(ours.fileno(), lambda: [][0])
+            theirs.send(b"x")
+            await trio.sleep_forever()
+
+    with pytest.raises(trio.TrioInternalError):
+        await trio.to_thread.run_sync(trio.run, read)
 
 
 @pytest.mark.usefixtures("way")
