@@ -99,7 +99,9 @@ class Gateway:
         self.balances = Balances(settings, self.sender_for, self.upstreams)
         if previous is None:
             self.client = client or UpstreamClient(
-                expects_tls=_expects_tls(settings), expects_proxies=bool(_proxies(settings))
+                expects_tls=_expects_tls(settings),
+                expects_proxies=bool(_proxies(settings)),
+                certfile=settings.server.upstream_certfile,
             )
             self.simulator = SimulatedUpstream()
             writer = next(filter(None, (each.stored_responses for each in PROTOCOLS.values())))
@@ -118,6 +120,7 @@ class Gateway:
             )
         else:
             self.client, self.simulator = previous.client, previous.simulator
+            self.client.load_certificate()
             self.responses, self.background = previous.responses, previous.background
             self.accounts = previous.accounts
             self.reasoning_store, self.usage = previous.reasoning_store, previous.usage

@@ -10,6 +10,7 @@ attack or do not read (docs/decisions/4-hypercorn.md).
     exit_timer        ends a process that does not end by itself
     signals           which signals stop the gateway, and which one reloads its configuration
     sockets           the listening socket
+    tls               the certificates
     file_limit        raises the number of files that the process may open
     server            accepts connections up to a limit, and stops
     connection        one client connection: reads, writes, ends

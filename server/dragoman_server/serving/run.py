@@ -16,7 +16,6 @@ import logging
 import os
 import signal
 import socket
-import ssl
 import sys
 from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress
@@ -42,7 +41,8 @@ from dragoman_server.serving.server import serve_connections
 from dragoman_server.serving.signals import GROUP_SIGNALS, SignalMeanings, signal_handlers, signal_meanings
 from dragoman_server.serving.sockets import BoundAddress, StartupError, bind, notify_service_manager
 from dragoman_server.serving.tasks import Request
-from dragoman_server.settings import ServerSettings, Settings
+from dragoman_server.serving.tls import check_tls, tls_context
+from dragoman_server.settings import Settings
 from dragoman_server.telemetry.metrics import metrics_directory
 
 # The modules of several processes are not imported for one.
@@ -175,43 +175,6 @@ def check_backend(backend: str) -> None:
             raise StartupError("uvloop is not installed; use --backend asyncio or trio") from None
 
 
-def check_tls(server: ServerSettings) -> None:
-    """Raise StartupError if the certificate and its key cannot be used."""
-    if server.certfile is None or server.keyfile is None:
-        return
-    for what, name in (("certfile", server.certfile), ("keyfile", server.keyfile)):
-        try:
-            with open(name, "rb"):
-                pass
-        except OSError as error:
-            raise StartupError(f"cannot read the {what} {name}: {error.strerror}") from None
-    try:
-        _tls_context(server)
-    except (ssl.SSLError, OSError) as error:
-        reason = getattr(error, "reason", None) or error
-        raise StartupError(
-            f"certfile {server.certfile} and keyfile {server.keyfile} cannot be used together: {reason}"
-        ) from None
-
-
-def _tls_context(server: ServerSettings) -> ssl.SSLContext | None:
-    """Return what encrypts connections, None for plain TCP. Raises ssl.SSLError and OSError."""
-    if server.certfile is None or server.keyfile is None:
-        return None
-    from hypercorn import Config  # not at the top, because plain TCP does not need it
-
-    config = Config()
-    config.certfile, config.keyfile = server.certfile, server.keyfile
-    # An encrypted key is an error; without a password here, OpenSSL waits for one on the terminal.
-    config.keyfile_password = ""
-    config.alpn_protocols = ["http/1.1"]
-    if server.http2:
-        import dragoman_server.serving.http2  # noqa: F401 - which otherwise the first connection does
-
-        config.alpn_protocols.insert(0, "h2")
-    return config.create_ssl_context()
-
-
 # One worker.
 
 
@@ -312,7 +275,7 @@ class _Worker:
         if self.stop_begun.is_set():
             raise SettingsRefused("the gateway is stopping")
         await anyio.to_thread.run_sync(_use, settings)  # its mask takes 0.1 s for thousands of keys
-        tls = _tls_context(settings.server)
+        tls = tls_context(settings.server)
         if isinstance(self.app, ReloadableApp):
             try:
                 await self.app.reload(settings)
@@ -331,7 +294,7 @@ class _Worker:
             asyncio.get_running_loop().set_exception_handler(_handle_loop_error)
         failed = partial(self._stop_without_signal, "the application has failed")
         async with lifespan(self.app, _STARTUP_S, SHUTDOWN_S, failed) as state:
-            self.context = WorkerContext(self.app, server, state, _tls_context(server), self.requests)
+            self.context = WorkerContext(self.app, server, state, tls_context(server), self.requests)
             with anyio.CancelScope() as self.connections:
                 await serve_connections(
                     self.context,

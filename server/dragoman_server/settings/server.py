@@ -65,6 +65,11 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     workers: Annotated[int, Meta(ge=1, le=256), RESTART, "number of worker processes"] = 1
     certfile: Annotated[FilePath | None, "TLS certificate chain, PEM"] = None
     keyfile: Annotated[FilePath | None, "TLS private key, PEM"] = None
+    upstream_certfile: Annotated[
+        FilePath | None,
+        RESTART,
+        "client certificate with its chain and key, PEM, for upstreams that ask for one; a reload reads the file again",
+    ] = None
     http2: Annotated[
         bool, "offer HTTP/2 in the TLS handshake, and accept it with prior knowledge without TLS"
     ] = True

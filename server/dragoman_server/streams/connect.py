@@ -64,6 +64,12 @@ async def open_byte_stream(
         raise
 
 
+def load_client_certificate(context: ssl.SSLContext, file: str) -> None:
+    """Have new connections show this certificate to servers that ask for one. Raises OSError, ssl.SSLError for one."""
+    # Without a password, OpenSSL waits for that of an encrypted key on the terminal.
+    context.load_cert_chain(file, password="")
+
+
 async def connect(host: str, port: int) -> socket.socket:
     """Return the first connection that is established. Start the next attempt after a delay, or when one has failed.
 

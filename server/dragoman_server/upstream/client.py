@@ -24,6 +24,7 @@ from dragoman_server.hosts import UpstreamCall
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.platform.task_group import BackgroundTaskGroup
 from dragoman_server.streams.byte_stream import Take
+from dragoman_server.streams.connect import load_client_certificate
 from dragoman_server.upstream import errors
 from dragoman_server.upstream.content_coding import CodingError, ContentDecoder, decoder_for
 from dragoman_server.upstream.http1 import RequestError, request_head
@@ -203,8 +204,10 @@ class UpstreamClient(BackgroundTaskGroup):
             fake.
         expects_tls, expects_proxies: load what such requests need at the start, and not for the first of them: the
             trust store, and httpx2's transport.
+        certfile: a client certificate, which is shown to servers that ask for one.
     """
 
+    _certfile: str | None = None
     _direct: "Transport | None" = None
 
     def __init__(
@@ -213,6 +216,7 @@ class UpstreamClient(BackgroundTaskGroup):
         transport: "Http1Transport | httpx2.AsyncBaseTransport | None" = None,
         expects_tls: bool = True,
         expects_proxies: bool = False,
+        certfile: str | None = None,
     ) -> None:
         self._tls: ssl.SSLContext | None = None
         self._replacement: Transport | None
@@ -222,7 +226,8 @@ class UpstreamClient(BackgroundTaskGroup):
             from dragoman_server.upstream.httpx2_transport import Httpx2Transport
 
             self._replacement = Httpx2Transport(transport)
-        self._expects_tls = expects_tls
+        self._certfile = certfile
+        self._expects_tls = expects_tls or certfile is not None
         self._expects_proxies = expects_proxies
         self._proxied: dict[str, Httpx2Transport] = {}
         self._env_proxies: dict[str, str] = {}
@@ -236,6 +241,7 @@ class UpstreamClient(BackgroundTaskGroup):
                 self._tls = httpx2.create_ssl_context()  # which imports its transport
             elif self._expects_tls:
                 self._tls = trusting_context()
+            self.load_certificate()
         self._direct = self._replacement or Http1Transport(tls=self._tls)
         return self
 
@@ -246,6 +252,11 @@ class UpstreamClient(BackgroundTaskGroup):
         with anyio.move_on_after(CLOSE_S, shield=True):
             for transport in transports:
                 await transport.aclose()
+
+    def load_certificate(self) -> None:
+        """Read the file of the client certificate again."""
+        if self._certfile is not None and self._tls is not None:
+            load_client_certificate(self._tls, self._certfile)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

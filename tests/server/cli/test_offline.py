@@ -81,6 +81,8 @@ def test_a_private_key_that_is_missing(tmp_path: Path) -> None:
     make_certificate(tmp_path).key.unlink()
     (finding,) = found(TLS)
     assert (finding.subject, finding.fix) == ("server.keyfile", "correct dragoman.toml:3")
+    (finding,) = found('[server]\nupstream_certfile = "none.pem"\n')
+    assert (finding.subject, finding.fix) == ("server.upstream_certfile", "correct dragoman.toml:2")
 
 
 def test_a_certificate_that_expires_soon_or_has_expired(

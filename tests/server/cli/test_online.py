@@ -255,6 +255,12 @@ async def test_an_upstream_that_one_account_reaches_is_reachable(also_without_a_
     assert examined.unreachable is not also_without_a_proxy
 
 
+async def test_a_client_certificate_that_cannot_be_used_hides_nothing() -> None:
+    text = '[server]\nupstream_certfile = "none.pem"\n'
+    async with serving({"/v1/models": response(200, MODELS)}) as server:
+        assert (await the_finding(text + FILE.format(url=server.url + "v1")))[0] == "ok"
+
+
 async def test_a_server_that_sends_nothing() -> None:
     with DeafServer() as server:
         severity, check, text, fix = await the_finding(FILE.format(url=server.url + "v1"), timeout_s=0.2)

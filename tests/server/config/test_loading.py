@@ -84,6 +84,7 @@ SAMPLES = {
     "account_store_path": ("a.db", "a.db"),
     "account_store_url": ("valkey://:hunter2@host/1", Secret("valkey://:hunter2@host/1")),
     "stored_keys": ("yes", True),
+    "upstream_certfile": ("u.pem", "u.pem"),
     "audit_log": ("audit.jsonl", "audit.jsonl"),
     "budget_webhook": ("https://hooks.test/k", Secret("https://hooks.test/k")),
     "usage_store": ("valkey", "valkey"),

@@ -20,8 +20,9 @@ import pytest
 from command.process import Server
 from http_certificate import Certificate
 
-from dragoman_server.serving.run import BoundAddress, StartupError, check_tls, serve
+from dragoman_server.serving.run import BoundAddress, StartupError, serve
 from dragoman_server.serving.sockets import bind
+from dragoman_server.serving.tls import check_tls
 from dragoman_server.settings import ServerSettings, Settings
 
 pytestmark = pytest.mark.process
@@ -265,6 +266,9 @@ def test_a_key_that_cannot_be_used_is_refused_without_a_prompt(
         text = f"certfile {certfile} and keyfile {keyfile} cannot be used together: "
         with pytest.raises(StartupError, match=f"^{re.escape(text)}"):
             check_tls(ServerSettings(certfile=certfile, keyfile=keyfile))
+    for upstream_certfile in (certfile, locked, str(tmp_path / "none.pem")):
+        with pytest.raises(StartupError, match=r"^the upstream_certfile /\S+ is no certificate with its key"):
+            check_tls(ServerSettings(upstream_certfile=upstream_certfile))
 
 
 # Workers.

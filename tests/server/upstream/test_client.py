@@ -2,16 +2,19 @@
 
 import errno
 import gzip
+import ssl
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import anyio
 import anyio.lowlevel
 import httpx2
 import pytest
 from core.toy_framing import LENGTHS, LengthReader, LengthWriter, in_lengths
+from http_certificate import Certificate, make_certificate
 from http_server import Peer, ScriptedServer, answering
 from virtual_time import REAL_BACKENDS
 
@@ -352,6 +355,25 @@ async def test_an_error_inside_the_body_of_another_transport() -> None:
     async with mocked(lambda _: httpx2.Response(200, stream=stream)) as client:
         assert isinstance(await failure_of(client, "http://up.example/"), UpstreamBroken)
     assert stream.closed
+
+
+@one_backend
+@pytest.mark.parametrize("expects_proxies", [False, True])
+async def test_a_server_that_wants_a_client_certificate_gets_the_one_in_the_file(
+    expects_proxies: bool, certificate: Certificate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = certificate.server()
+    wanted.load_verify_locations(certificate.cert)
+    wanted.verify_mode = ssl.CERT_REQUIRED
+    other, file = make_certificate(tmp_path), tmp_path / "client.pem"
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.cert))
+    file.write_text(other.cert.read_text() + other.key.read_text())
+    client = UpstreamClient(expects_tls=False, expects_proxies=expects_proxies, certfile=str(file))
+    async with ScriptedServer(answering(HELLO), tls=wanted) as server, client:
+        assert isinstance(await failure_of(client, server.url), UpstreamError)
+        file.write_text(certificate.cert.read_text() + certificate.key.read_text())
+        client.load_certificate()
+        assert await get(client, server.url) == b"hello"
 
 
 # Proxies, HTTP/2, Unix sockets: httpx2's own transport.

@@ -91,11 +91,12 @@ def _clouds(loaded: LoadedConfig) -> Iterator[CheckFinding]:
 def _startup(loaded: LoadedConfig) -> Iterator[CheckFinding]:
     """Yield what keeps the server from starting, except for its port."""
     server = loaded.settings.server
-    if server.backend != "uvloop" and server.certfile is None:
+    if server.backend != "uvloop" and not (server.certfile or server.upstream_certfile):
         return
     # The server takes a while to import.
-    from dragoman_server.serving.run import check_backend, check_tls
+    from dragoman_server.serving.run import check_backend
     from dragoman_server.serving.sockets import StartupError
+    from dragoman_server.serving.tls import check_tls
 
     try:
         check_backend(server.backend)
@@ -105,7 +106,8 @@ def _startup(loaded: LoadedConfig) -> Iterator[CheckFinding]:
     try:
         check_tls(server)
     except StartupError as error:
-        name = "keyfile" if "the keyfile" in str(error) else "certfile"
+        names = ("upstream_certfile", "keyfile")
+        name = next((name for name in names if f"the {name}" in str(error)), "certfile")
         fix = f"correct {loaded.origin('server', name).changed_at}"
         yield CheckFinding.error("certificate", f"server.{name}", str(error), fix)
     else:
@@ -160,8 +162,10 @@ def _file_modes(loaded: LoadedConfig) -> Iterator[CheckFinding]:
             if name.startswith("file:") and loaded.path is not None:
                 path = Path(loaded.path).parent / Path(name.removeprefix("file:")).expanduser()
                 with_secrets.setdefault(str(path), "is a key")
-    if loaded.settings.server.keyfile is not None:
-        with_secrets.setdefault(loaded.settings.server.keyfile, "is the private key of the certificate")
+    server = loaded.settings.server
+    for file in (server.keyfile, server.upstream_certfile):
+        if file is not None:
+            with_secrets.setdefault(file, "has the private key of a certificate")
     for file, reason in with_secrets.items():
         # A file that cannot be read is a problem by itself.
         if os.name == "posix" and os.path.isfile(file) and os.stat(file).st_mode & _READABLE_BY_OTHERS:

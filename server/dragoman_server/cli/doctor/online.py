@@ -15,6 +15,7 @@ from dragoman_server.cli.doctor.upstreams import UpstreamExamination
 from dragoman_server.cli.listeners import find_listener, port_advice
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.serving.sockets import AddressInUse, StartupError, bind
+from dragoman_server.serving.tls import check_client_certificate
 from dragoman_server.settings.problems import CheckFinding
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.client import UpstreamClient, origin_of
@@ -64,7 +65,12 @@ async def examine_upstreams(
     timeout_s, spend, first_requests: see UpstreamExamination.
     """
     limiter = anyio.CapacityLimiter(_MAX_CONCURRENT)
-    async with UpstreamClient() as client:
+    certfile = loaded.settings.server.upstream_certfile
+    try:
+        check_client_certificate(certfile)
+    except StartupError:  # another check reports it
+        certfile = None
+    async with UpstreamClient(certfile=certfile) as client:
         examinations = [
             UpstreamExamination(loaded, index, client, timeout_s, spend, limiter, first_requests)
             for index in range(len(loaded.settings.upstreams))
