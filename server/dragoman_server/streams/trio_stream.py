@@ -1,20 +1,19 @@
 """A byte stream on trio: a non-blocking socket and trio's readiness calls; with TLS, the same with an SSLObject.
 
 It waits first and reads afterwards: tokens come slowly, so an attempt before the wait would in most cases be a wasted
-system call. For receive_each() no task waits (`trio_readers`).
+system call. For receive_each() no task waits (`trio_readers`), and a write waits only for the rest.
 """
 
 import contextlib
 import math
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import TypeVar, cast
 
 import trio
 
-from dragoman_server.platform.cancellation import Arguments
-from dragoman_server.platform.changes import TrioFuture
+from dragoman_server.platform.changes import Lock, TrioFuture
 from dragoman_server.platform.clock import event_loop_clock
 from dragoman_server.platform.timers import Timer, event_loop_timers
 from dragoman_server.streams.byte_stream import Take
@@ -212,7 +211,7 @@ class TrioStream:
         rest = TrioStream.send_now(self, data)  # in most cases that is all, and needs no deadline
         if rest is None:
             return
-        with _limits(timeout, "the peer did not read the data in time"):
+        with trio.move_on_after(math.inf if timeout is None else timeout) as scope:
             while rest:
                 try:
                     rest = rest[self._socket.send(rest) :]
@@ -221,6 +220,8 @@ class TrioStream:
                         await trio.lowlevel.wait_writable(self._socket)
                     except trio.ClosedResourceError:  # or it is a reader that is late
                         self._check_open()
+        if scope.cancelled_caught:
+            raise TimeoutError("the peer did not read the data in time")
 
     def _check_open(self) -> None:
         if self._socket.fileno() < 0:
@@ -272,7 +273,7 @@ class _TrioTlsStream(TrioStream):
     its refusal of the request.
     """
 
-    __slots__ = ("_cut", "_incoming", "_outgoing", "_sending", "_tls", "_unreadable")
+    __slots__ = ("_cut", "_incoming", "_outgoing", "_sending", "_tls", "_unreadable", "_unsent")
 
     def __init__(self, connected: socket.socket, tls: ssl.SSLContext, server_hostname: str | None) -> None:
         super().__init__(connected)
@@ -283,21 +284,20 @@ class _TrioTlsStream(TrioStream):
             server_hostname=server_hostname,
             server_side=server_hostname is None,
         )
-        self._sending = trio.Lock()
+        self._sending = Lock()
+        self._unsent: bytes | memoryview = b""  # of what send_now() was given, as records
         self._cut = False  # inside of a record that was sent: nothing can follow it
         self._unreadable: ssl.SSLError | None = None  # what is behind the records that were read
 
     async def handshake(self) -> None:
-        with _limits(None):
-            await self._read_until_done(self._tls.do_handshake)
+        await self._read_until_done(self._tls.do_handshake)
 
     async def receive(self, timeout: float | None) -> bytes:
         self._check_open()
-        with _limits(timeout, "nothing was received in time"):
-            try:
-                return await self._read_until_done(self._read_records)
-            except ssl.SSLEOFError:  # most servers close the socket without close_notify
-                return b""
+        try:
+            return await self._read_until_done(self._read_records, timeout=timeout)
+        except ssl.SSLEOFError:  # most servers close the socket without close_notify
+            return b""
 
     def _read_records(self) -> bytes:
         """Return the content of all records that are there: a peer may send one for each byte."""
@@ -317,53 +317,88 @@ class _TrioTlsStream(TrioStream):
             self._unreadable = error.with_traceback(None)
         return b"".join(parts)
 
-    def receive_each(self, take: Take, timeout: float | None) -> Awaitable[None]:
-        return self._receive_each(take, timeout)
+    async def receive_each(self, take: Take, timeout: float | None) -> None:
+        def take_content(content: bytes) -> bool:
+            if timeout is not None:
+                self._deadline = self._time() + timeout
+            return take(content) and self._reader is not None  # which may be cancelled now
 
-    async def _receive_each(self, take: Take, timeout: float | None) -> None:
-        while (data := await self.receive(timeout)) and take(data):
-            pass
+        def take_records(data: bytes) -> bool:
+            self._incoming.write(data)
+            goes_on = self._pass_content(take_content)
+            if self._outgoing.pending:  # an answer of the TLS object
+                self.send_now(b"")
+            return goes_on
 
-    def send_now(self, data: bytes | memoryview) -> bytes | memoryview:
-        return data
+        self._check_open()
+        if self._pass_content(take):
+            reading = super().receive_each(take_records, timeout)
+            self._take_timeout = None  # a part of a record does not move the deadline
+            await reading
+
+    def _pass_content(self, take: Take) -> bool:
+        """Pass on the content of all records that are there. Return false at the end, or when `take` does."""
+        while True:
+            try:
+                content = self._read_records()
+            except ssl.SSLWantReadError:
+                return True
+            if not (content and take(content)):
+                return False
+
+    def send_now(self, data: bytes | memoryview) -> bytes | memoryview | None:
+        if self._cut or self._unsent or self._sending.locked:
+            return data
+        self._cut = True
+        rest = super().send_now(self._records_of(data))
+        self._cut, self._unsent = False, rest or b""
+        return None if rest is None else b""
 
     async def send_all(self, data: bytes | memoryview, timeout: float | None) -> None:
         self._check_open()
         if self._cut:
             raise BrokenPipeError("an earlier write was cut short")
+        for start in range(0, len(data) or 1, READ_SIZE):
+            await self._send_outgoing(data[start : start + READ_SIZE], timeout)
+
+    def _records_of(self, data: bytes | memoryview) -> bytes:
+        """Return what is to be sent for it, and what the TLS object wants to send before that."""
         rest = memoryview(data)
-        with _limits(timeout, "the peer did not read the data in time"):
-            while rest:
-                rest = rest[self._tls.write(rest[:READ_SIZE]) :]
-                await self._send_outgoing()
+        while rest:
+            rest = rest[self._tls.write(rest) :]
+        return self._outgoing.read()
 
     async def _read_until_done(
-        self, function: Callable[[*Arguments], Result], *arguments: *Arguments
+        self, function: Callable[[], Result], *, timeout: float | None = None
     ) -> Result:
         """Call a function of the TLS object until it needs no more bytes of the peer."""
+        deadline = None if timeout is None else self._time() + timeout
         while True:
             result, unsent, is_done = None, self._outgoing.pending, True
             try:
-                result = function(*arguments)
+                result = function()
             except ssl.SSLWantReadError:
                 is_done = False
-            # What a writer has put there, the writer sends: a reader must not wait for a peer that does not read.
+            # What was there before follows with the next write: a reader must not wait for a peer that does not read.
             if self._outgoing.pending > unsent:
-                await self._send_outgoing()
+                await self._send_outgoing(b"", timeout)
             if is_done:
                 return cast(Result, result)
-            if data := await TrioStream.receive(self, None):
+            left = None if deadline is None else deadline - self._time()
+            if data := await TrioStream.receive(self, left):
                 self._incoming.write(data)
             else:
                 self._incoming.write_eof()
 
-    async def _send_outgoing(self) -> None:
+    async def _send_outgoing(self, data: bytes | memoryview, timeout: float | None) -> None:
         async with self._sending:
             if self._cut:
                 return
             self._cut = True
-            while data := self._outgoing.read():
-                await TrioStream.send_all(self, data, None)
+            if self._unsent:
+                unsent, self._unsent = self._unsent, b""
+                await super().send_all(unsent, timeout)
+            await super().send_all(self._records_of(data), timeout)
             self._cut = False
 
     def is_reusable(self) -> bool:
@@ -376,15 +411,3 @@ class _TrioTlsStream(TrioStream):
 
     def alpn_protocol(self) -> str | None:
         return self._tls.selected_alpn_protocol()
-
-
-@contextlib.contextmanager
-def _limits(timeout: float | None, late: str = "") -> Iterator[None]:
-    """Raise TimeoutError with the text `late`, and OSError for trio's exception, so that both event loops agree."""
-    try:
-        with trio.move_on_after(math.inf if timeout is None else timeout) as scope:
-            yield
-    except trio.ClosedResourceError:
-        raise ConnectionAbortedError("closed by the gateway") from None
-    if scope.cancelled_caught:
-        raise TimeoutError(late)

@@ -13,13 +13,14 @@ import logging
 import math
 import re
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.from_thread
@@ -33,6 +34,9 @@ from dragoman_server.serving.signals import SignalMeanings
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import Secret
+
+if TYPE_CHECKING:
+    from http_certificate import Certificate
 
 EVENTS = 200
 REQUESTS = 50
@@ -56,6 +60,8 @@ WHOLE = json.dumps(
 # Calls per steady event that comes alone, and per request without a stream. Metrics add calls to a request only.
 WITH_METRICS = 55
 BOUNDS = {"asyncio": (30, 407), "trio": (33, 437)}
+# The same where the upstream has TLS, which on asyncio is Python, too.
+OVER_TLS = {"asyncio": (42, 425), "trio": (40, 452)}
 # Calls that a request adds if somebody reads the feed.
 READ = {"asyncio": 36, "trio": 45}
 
@@ -187,15 +193,20 @@ def walk(
     upstream.socket.close()
 
 
-async def serve(backend: str, work: Callable[..., Any], more: Mapping[str, Any], keys: Any = ()) -> Any:
-    """Run a gateway, and the work in a thread, with the addresses of both sides. more: settings of the server."""
+async def serve(
+    backend: str, work: Callable[..., Any], more: Mapping[str, Any], keys: Any = (), scheme: str = "http"
+) -> Any:
+    """Run a gateway, and the work in a thread, with the addresses of both sides. more: settings of the server.
+
+    scheme: of the upstream.
+    """
     with (
         socket.create_server(("127.0.0.1", 0)) as gateway_listener,
         socket.create_server(("127.0.0.1", 0)) as upstream_listener,
     ):
         gateway_listener.setblocking(False)
         upstream_listener.settimeout(20)
-        url = f"http://127.0.0.1:{upstream_listener.getsockname()[1]}/v1"
+        url = f"{scheme}://127.0.0.1:{upstream_listener.getsockname()[1]}/v1"
         server = ServerSettings(backend=backend, simulator=False, **more)
         settings = Settings(
             server=server,
@@ -239,6 +250,30 @@ def test_calls_of_an_event_and_of_a_request(
         event, whole = min(event, calls[0]), min(whole, calls[1])
         if event <= of_event and whole <= of_request:
             break
+    assert event <= of_event, f"{event:.1f} calls for each event"
+    assert whole <= of_request, f"{whole:.0f} calls for each request"
+
+
+def drive_over_tls(
+    counter: Counter, tls: ssl.SSLContext, address: tuple[str, int], listener: socket.socket
+) -> tuple[float, float]:
+    with tls.wrap_socket(listener.dup(), server_side=True) as encrypted:
+        return drive(counter, address, encrypted)
+
+
+@pytest.mark.parametrize("backend", OVER_TLS)
+def test_calls_where_the_upstream_has_tls(
+    backend: str,
+    certificate: "Certificate",
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, "dragoman")
+    caplog.set_level(logging.WARNING, "dragoman.requests")
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.cert))
+    work = partial(drive_over_tls, Counter(), certificate.server())
+    event, whole = anyio.run(serve, backend, work, {}, (), "https", **event_loop(backend))
+    of_event, of_request = OVER_TLS[backend]
     assert event <= of_event, f"{event:.1f} calls for each event"
     assert whole <= of_request, f"{whole:.0f} calls for each request"
 

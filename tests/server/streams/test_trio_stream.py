@@ -359,6 +359,80 @@ async def test_tls_has_the_same_errors(
     assert not stream.is_reusable()
 
 
+TlsPair = tuple[TrioStream, "trio.SSLStream[trio.SocketStream]"]
+
+
+@pytest.fixture
+async def tls_pair(tmp_path: Path) -> AsyncIterator[TlsPair]:
+    """A stream with TLS, and its peer."""
+    certificate = make_certificate(tmp_path)
+    ours, theirs = trio.socket.socketpair()
+    peer = trio.SSLStream(
+        trio.SocketStream(theirs), certificate.server(), server_side=True, https_compatible=True
+    )
+    raw = socket.socket(fileno=ours.detach())
+    raw.setblocking(False)
+    async with trio.open_nursery() as tasks:
+        tasks.start_soon(peer.do_handshake)
+        stream = await TrioStream.open(raw, certificate.client(), "127.0.0.1")
+    yield stream, peer
+    stream.abort()
+    await trio.aclose_forcefully(peer)
+
+
+@pytest.mark.usefixtures("way")
+async def test_the_content_of_records_is_taken_as_they_come(tls_pair: TlsPair, nursery: trio.Nursery) -> None:
+    stream, peer = tls_pair
+    taken: list[bytes] = []
+    nursery.start_soon(receive_each, stream, takes(taken, lambda: taken[-1] != b"last"))
+    for data in (b"a", b"b", b"last", b"for receive()"):
+        await peer.send_all(data)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+    assert taken == [b"a", b"b", b"last"]
+    assert await stream.receive(1) == b"for receive()"
+    await peer.aclose()
+    await stream.receive_each(takes(taken), None)
+    assert len(taken) == 3
+    assert await stream.receive(1) == b""
+
+
+@pytest.mark.usefixtures("way")
+async def test_a_record_that_never_ends_is_late(
+    tls_pair: TlsPair, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    stream, peer = tls_pair
+
+    async def send() -> None:
+        await trio.sleep(20)
+        await peer.send_all(b"x")
+        for part in (b"\x17\x03\x03\x01\x00", b"part"):
+            await trio.sleep(20)
+            await peer.transport_stream.send_all(part)
+
+    nursery.start_soon(send)
+    taken: list[float] = []
+    with pytest.raises(TimeoutError):
+        await stream.receive_each(lambda data: not taken.append(trio.current_time()), 30)
+    assert (taken, trio.current_time()) == ([20], 50)
+    with pytest.raises(TimeoutError):
+        await stream.receive(30)
+    assert trio.current_time() == 80
+
+
+async def test_records_are_sent_in_order_whether_or_not_that_waits(
+    tls_pair: TlsPair, nursery: trio.Nursery
+) -> None:
+    stream, peer = tls_pair
+    assert stream.send_now(b"first") is None
+    assert stream.send_now(MEGABYTES) == b""
+    assert stream.send_now(b"last") == b"last", "the rest comes before it"
+    nursery.start_soon(stream.send_all, b"last", None)
+    read = bytearray()
+    while not read.endswith(b"last"):
+        read += await peer.receive_some()
+    assert read == b"first" + MEGABYTES + b"last"
+
+
 async def answered(nursery: trio.Nursery, tmp_path: Path, *records: bytes, behind: bytes = b"") -> TrioStream:
     """Return a stream with TLS, to which its peer has sent these records. behind: sent without TLS."""
     certificate = make_certificate(tmp_path)
