@@ -7,7 +7,6 @@ from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 import msgspec
-from msgspec.structs import astuple
 
 from dragoman.errors import mask_value
 from dragoman.jsontext import JSONObject, encode_lines
@@ -47,9 +46,6 @@ MAX_BATCH_BYTES = 256 * 1024
 # The request, client key, model and upstream of an event, see FeedEvent.
 EventLabels: TypeAlias = tuple[str, str, str, str]
 
-# The data of an event, as it is encoded.
-EventData: TypeAlias = JSONObject | msgspec.Struct
-
 
 class EndedRequest(msgspec.Struct, frozen=True, gc=False):
     """What is kept of a request that has ended, also while nobody reads. line: the members of its line in the log."""
@@ -64,7 +60,7 @@ class EndedRequest(msgspec.Struct, frozen=True, gc=False):
         return line["id"], line.get("client_key", ""), model, line.get("upstream", "")
 
     @property
-    def data(self) -> EventData:
+    def data(self) -> JSONObject:
         data = {"request": self.line["id"], "at": self.at, "losses": [], **self.line}
         del data["id"]
         return data
@@ -139,7 +135,7 @@ class EventRing:
     """
 
     def __init__(self, max_events: int = MAX_KEPT_EVENTS, max_bytes: int = MAX_KEPT_BYTES) -> None:
-        self.waiting: list[tuple[str, EventLabels, EventData]] = []
+        self.waiting: list[tuple[str, EventLabels, JSONObject]] = []
         self._max_events, self._max_bytes = max_events, max_bytes
         self._events: list[FeedEvent] = []
         self._size = 0
@@ -152,12 +148,9 @@ class EventRing:
     def encode(self, mask: Mask) -> None:
         """Encode what waits: together, because most of what this takes is taken once for all. mask: removes secrets."""
         waiting, self.waiting = self.waiting, []
-        datas: list[EventData] = [data for _, _, data in waiting]
-        members = chain.from_iterable(
-            [data.values() if isinstance(data, dict) else astuple(data) for data in datas]
-        )
-        if mask.may_change_values(members):
-            datas = [mask_value(msgspec.to_builtins(data), mask) for data in datas]
+        datas: list[JSONObject] = [data for _, _, data in waiting]
+        if mask.may_change_values(chain.from_iterable([data.values() for data in datas])):
+            datas = [mask_value(data, mask) for data in datas]
         text = encode_lines(datas).decode()
         events = self._events
         for number, (kind, labels, _), line in zip(

@@ -13,12 +13,12 @@ import msgspec
 
 from dragoman import RequestRefused
 from dragoman.errors import mask_value
+from dragoman.jsontext import JSONObject
 from dragoman_server.feed.events import (
     MAX_LABEL_LENGTH,
     WIRE_EVENT,
     EndedRequest,
     EventBatch,
-    EventData,
     EventFilter,
     EventRing,
 )
@@ -79,7 +79,7 @@ class Feed(BackgroundTaskGroup):
 
     # Events.
 
-    def publish(self, kind: str, record: RequestRecord, data: EventData) -> None:
+    def publish(self, kind: str, record: RequestRecord, data: JSONObject) -> None:
         """Add an event of a request. kind: its type. data: with short texts only, and no member that changes later."""
         if self.is_open:
             model = (record.model or "")[:MAX_LABEL_LENGTH]

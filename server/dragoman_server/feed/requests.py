@@ -3,8 +3,6 @@
 from collections.abc import Callable, Mapping
 from time import time
 
-import msgspec
-
 from dragoman import Ledger
 from dragoman.jsontext import JSON, JSONObject
 from dragoman_server.feed.events import WIRE_EVENT
@@ -16,52 +14,6 @@ MAX_LOSSES = 50
 
 # Seconds between two events with the progress of a response.
 PROGRESS_S = 1.0
-
-
-class _RequestData(msgspec.Struct, omit_defaults=True, gc=False):
-    """The data of an event, without what is not known. The members of each are explained in docs/feed.md."""
-
-    request: str
-    at: float
-
-
-class _Begun(_RequestData):
-    worker: int
-    protocol: str
-    path: str
-    method: str | None = None
-    client_address: str | None = None
-    client_key: str | None = None
-
-
-class _Planned(_RequestData):
-    stream: bool
-    losses: list[str]
-    losses_left_out: int | None = None
-    client_key: str | None = None
-    model: str | None = None
-    upstream: str | None = None
-    upstream_model: str | None = None
-    upstream_protocol: str | None = None
-    session: str | None = None
-
-
-class _AttemptBegun(_RequestData):
-    number: int | None
-    upstream: str
-    account: str
-    model: str
-    hedge: bool
-
-
-class _FirstByte(_RequestData):
-    status: int | None = None
-    seconds: float | None = None
-
-
-class _Progress(_RequestData):
-    frames: int
-    bytes: int
 
 
 class RequestEvents:
@@ -94,17 +46,20 @@ class RequestEvents:
         self._frames = self._bytes = self._reported = 0
         self._clock = clock
         self._last = clock()
-        begun = _Begun(
-            record.id,
-            time(),
-            worker,
-            record.protocol,
-            shorten(record.path),
-            record.method,
-            record.client_address,
-            record.client_key,
+        self._publish(
+            "request.begun",
+            worker=worker,
+            protocol=record.protocol,
+            path=shorten(record.path),
+            method=record.method,
+            client_address=record.client_address,
+            client_key=record.client_key,
         )
-        feed.publish("request.begun", record, begun)
+
+    def _publish(self, kind: str, /, **members: JSON) -> None:
+        """Publish an event, without what is not known. The members of each are explained in docs/feed.md."""
+        known = {name: value for name, value in members.items() if value is not None}
+        self._feed.publish(kind, self._record, {"request": self._record.id, "at": time(), **known})
 
     def planned(self, *, stream: bool, losses: Ledger, session: str | None) -> None:
         """Publish where the request goes. session: the key of its conversation."""
@@ -112,50 +67,45 @@ class RequestEvents:
         texts, left_out = list[str](), None
         if losses:
             texts, left_out = bounded_losses([f"{loss.code.value} {loss.path}" for loss in losses])
-        planned = _Planned(
-            record.id,
-            time(),
-            stream,
-            texts,
-            left_out,
-            record.client_key,
-            record.model and shorten(record.model),
-            record.upstream,
-            record.upstream_model and shorten(record.upstream_model),
-            record.upstream_protocol,
-            session and session[:16],
+        self._publish(
+            "request.planned",
+            stream=stream,
+            losses=texts,
+            losses_left_out=left_out,
+            client_key=record.client_key,
+            model=record.model and shorten(record.model),
+            upstream=record.upstream,
+            upstream_model=record.upstream_model and shorten(record.upstream_model),
+            upstream_protocol=record.upstream_protocol,
+            session=session and session[:16],
         )
-        self._feed.publish("request.planned", record, planned)
 
     def attempt(self, upstream: str, model: str, account: str) -> None:
         """Publish that an attempt begins. model: the upstream's name of it."""
-        record = self._record
-        attempt = _AttemptBegun(
-            record.id, time(), record.attempts, upstream, account, shorten(model), self._attempts > 0
-        )
+        number, hedge = self._record.attempts, self._attempts > 0
         self._attempts += 1
-        self._feed.publish("request.attempt", record, attempt)
+        self._publish(
+            "request.attempt",
+            number=number,
+            upstream=upstream,
+            account=account,
+            model=shorten(model),
+            hedge=hedge,
+        )
 
     def attempt_failed(self, number: int, failure: Mapping[str, JSON]) -> None:
         """Publish that an attempt has failed. failure: its row in the record."""
-        record = self._record
         self._attempts -= 1
-        failed = {"request": record.id, "at": time(), "number": number, **failure}
-        self._feed.publish("request.attempt_failed", record, failed)
+        self._publish("request.attempt_failed", number=number, **failure)
 
     def wire(self, data: Mapping[str, JSON]) -> None:
         """Publish bytes that were sent."""
-        record = self._record
-        known = {name: value for name, value in data.items() if value is not None}
-        self._feed.publish(WIRE_EVENT, record, {"request": record.id, "at": time(), **known})
+        self._publish(WIRE_EVENT, **data)
 
     def first_byte(self) -> None:
         """Publish that the response begins."""
-        record = self._record
-        seconds = record.first_byte_s and round(record.first_byte_s, 4)
-        self._feed.publish(
-            "request.first_byte", record, _FirstByte(record.id, time(), record.status, seconds)
-        )
+        seconds = self._record.first_byte_s and round(self._record.first_byte_s, 4)
+        self._publish("request.first_byte", status=self._record.status, seconds=seconds)
 
     def sent(self, data: bytes) -> None:
         """Count bytes that were sent to the client, and publish the counts from time to time."""
@@ -172,11 +122,8 @@ class RequestEvents:
             self._publish_progress()
 
     def _publish_progress(self) -> None:
-        record = self._record
         self._reported = self._bytes
-        self._feed.publish(
-            "request.progress", record, _Progress(record.id, time(), self._frames, self._bytes)
-        )
+        self._publish("request.progress", frames=self._frames, bytes=self._bytes)
 
 
 def with_bounded_losses(line: JSONObject) -> JSONObject:
