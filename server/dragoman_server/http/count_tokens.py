@@ -21,7 +21,6 @@ from dragoman_server.http.operations import VENDORS_OBJECT
 from dragoman_server.proxying.client_request import ClientRequest
 from dragoman_server.proxying.destinations import Destination, record_destination
 from dragoman_server.proxying.plan import Plan
-from dragoman_server.settings import Settings
 from dragoman_server.settings.client_keys import make_signer
 from dragoman_server.wire.headers import HeaderList
 from dragoman_server.wire.replies import Reply
@@ -65,8 +64,7 @@ class CountEndpoint(BaseEndpoint):
         if self.protocol.stored_responses is not None and not request.explains:
             expanded = await self.expand(request, body, request_head, destination, store_response=False)
             body, unresolved = expanded.body, expanded.unresolved
-        settings, own = self.gateway.settings, self._count_spec
-        count = upstream_count(settings, self.protocol, own, request_head, destination)
+        count = self._upstream_count(request_head, destination)
         if count is not None:
             reply = await self._count_upstream(request, body, count)
             if request.record.outcome == "client_left":
@@ -86,15 +84,35 @@ class CountEndpoint(BaseEndpoint):
         request.record.input_tokens, request.record.estimated = tokens, True
         await request.respond_json(self._count(tokens), ESTIMATE_HEADERS)
 
+    def _upstream_count(self, head: RequestHead, to: Destination) -> "_UpstreamCount | None":
+        """Return how an upstream counts the tokens of a request, None if it does not."""
+        spec = to.upstream.token_count if to.settings.counts_tokens else None
+        api = cloud_api_of(to.settings)
+        if spec is None:
+            return None
+        member = spec.member
+        if api is not None and api.routes:
+            route = api.route(to.upstream.base_path + spec.path, to.upstream_model)
+            if route is None:
+                return None
+            member = route.counts_in or member
+        relayed = (
+            to.upstream.name == self.protocol.name
+            and capabilities_for(self.gateway.settings, to.settings, to.upstream_model, to.upstream).relay
+            == "exact"
+            and self._count_spec.wrapper not in head.fields  # it names the model once more
+        )
+        return _UpstreamCount(spec, member, relayed, relayed and member == spec.member)
+
     async def _count_upstream(
-        self, request: ClientRequest, body: bytes, count: "UpstreamCount"
+        self, request: ClientRequest, body: bytes, count: "_UpstreamCount"
     ) -> Reply | None:
         """Return the upstream's count, None if it cannot count now.
 
         The client does not get the refusal of a translated request, because the upstream refused what we made.
         """
         if not count.relayed:
-            body = await request.off_loop(len(body), complete_request, self._count_spec, body)
+            body = await request.off_loop(len(body), self._request_of, body)
         plan = await self.plan(request, body, change=count.of_plan)
         reply = None
         with anyio.move_on_after(COUNT_TIMEOUT_S):
@@ -112,6 +130,10 @@ class CountEndpoint(BaseEndpoint):
             return reply if count.passes else replace(reply, body=encode(self._count(tokens)))
         return reply if count.passes and reply.status < 500 else None
 
+    def _request_of(self, body: bytes) -> bytes:
+        """Return the request for a response whose tokens a client has counted."""
+        return encode(self._count_spec.read(decode_object(body, "the request body")))
+
     def _count(self, tokens: int) -> JSONObject:
         """Return the response to the client."""
         return {**self._count_spec.constant, self._count_spec.member: tokens}
@@ -125,7 +147,7 @@ class CountEndpoint(BaseEndpoint):
             raise RemoteProtocolError("the request body is nested too deep") from None
 
 
-class UpstreamCount(msgspec.Struct, frozen=True):
+class _UpstreamCount(msgspec.Struct, frozen=True):
     """How an upstream counts the tokens of a request.
 
     Attributes:
@@ -144,33 +166,6 @@ class UpstreamCount(msgspec.Struct, frozen=True):
         """Turn the plan of a request for a response into one for a count. See PlanChange."""
         plan = plan if self.relayed else _as_count_request(plan, self.spec)
         return plan.at_path(fill_path(self.spec.path, plan.destination.upstream_model), self.member)
-
-
-def upstream_count(
-    settings: Settings, client: ProtocolSpec, own: TokenCount, head: RequestHead, to: Destination
-) -> UpstreamCount | None:
-    """Return how an upstream counts the tokens of a request, None if it does not. own: the client protocol's."""
-    spec = to.upstream.token_count if to.settings.counts_tokens else None
-    api = cloud_api_of(to.settings)
-    if spec is None:
-        return None
-    member = spec.member
-    if api is not None and api.routes:
-        route = api.route(to.upstream.base_path + spec.path, to.upstream_model)
-        if route is None:
-            return None
-        member = route.counts_in or member
-    relayed = (
-        to.upstream.name == client.name
-        and capabilities_for(settings, to.settings, to.upstream_model, to.upstream).relay == "exact"
-        and own.wrapper not in head.fields  # it names the model once more
-    )
-    return UpstreamCount(spec, member, relayed, relayed and member == spec.member)
-
-
-def complete_request(own: TokenCount, body: bytes) -> bytes:
-    """Return the request for a response whose tokens a client has counted. own: its protocol's."""
-    return encode(own.read(decode_object(body, "the request body")))
 
 
 def _as_count_request(plan: Plan, count_spec: TokenCount) -> Plan:

@@ -6,12 +6,11 @@ path; without any it is a 404 that says what to write there.
 
 import json
 import time
-from collections.abc import Mapping
 
 from starlette.routing import Route
 
 from dragoman import RemoteProtocolError, RequestHead, RequestRefused, peek
-from dragoman.codec import Endpoint, ProtocolSpec, UpstreamSpec
+from dragoman.codec import Endpoint
 from dragoman.jsontext import JSONObject
 from dragoman_server.accounts.stores.operations import BindIds
 from dragoman_server.accounts.usage import NoMeter
@@ -45,7 +44,6 @@ from dragoman_server.relayed.table import (
     leads_there,
     rule_for,
 )
-from dragoman_server.settings import Settings
 from dragoman_server.wire.headers import media_type
 
 # Where a client names the model of a form, besides the parameter `model` of the query.
@@ -89,11 +87,10 @@ class RelayingEndpoint(BaseEndpoint):
     endpoint: Endpoint
 
     def __init__(self, gateway: Gateway, row: RelayedPath, path: str) -> None:
-        super().__init__(
-            gateway,
-            protocol_of_row(gateway.upstreams, gateway.protocols, row),
-            Endpoint(path, streams="always"),
-        )
+        # Its clients get errors in the form of the first vendor.
+        specs = [each for each in gateway.upstreams.values() if each.model_list_form == row.vendors[0]]
+        protocol = specs[0] if specs else next(iter(gateway.protocols.values()))
+        super().__init__(gateway, protocol, Endpoint(path, streams="always"))
         self._row = row
 
     async def serve(self, request: ClientRequest) -> None:
@@ -138,7 +135,7 @@ class RelayingEndpoint(BaseEndpoint):
             models = await request.off_loop(len(body or b""), models_in, body or b"")
         others = list[str]()
         if request.key is not None and request.key.limits_models and sends:
-            others = await request.off_loop(len(body or b""), others_of, row, head, body or b"")
+            others = await request.off_loop(len(body or b""), _others_of, row, head, body or b"")
             if not row.shows_cost(has_model=bool(models)):
                 gateway.limits.refuse_unknown_cost(request.key)
         if not models and row.model is not ModelPlace.BODY and sends:
@@ -147,8 +144,7 @@ class RelayingEndpoint(BaseEndpoint):
         ids = [*ids_in_path(path), *await request.off_loop(len(known), referred_ids, known)]
         account, rule = await gateway.pool.account_of(ids), list[str]()
         if not models:
-            template = self.endpoint.path
-            rule = rule_or_refuse(gateway.settings, gateway.upstreams, row, template, path, account)
+            rule = self._rule_or_refuse(path, account)
             account = account if account.partition("/")[0] == rule[0] else ""
             if request.key is not None:
                 for upstream in rule:
@@ -189,60 +185,50 @@ class RelayingEndpoint(BaseEndpoint):
         self, request: ClientRequest, upload: Upload
     ) -> tuple[bytes | None, RequestHead, bytes | None, str | None]:
         """Return the body if it was read whole, and what is known of it; of a form the boundary and its own model."""
-        row, in_path = self._row, request.model_in_path
-        boundary = boundary_in(row, request.headers) if row.model is ModelPlace.BODY else None
-        if boundary is not None:
-            named = named_model(request.headers, request.query)
+        row, in_path, headers = self._row, request.model_in_path, request.headers
+        if row.model is ModelPlace.BODY and media_type(headers.items()) == FORM and FORM in row.requests:
+            boundary = boundary_of(headers["content-type"])
+            named = headers.get(MODEL_HEADER) or Query(request.query).get("model")
             form_model = None if named else await _model_in_form(upload, boundary)
-            return None, head_of_form(named, in_path, form_model), boundary, form_model
+            # Clouds that name the model in the path ignore what the body says.
+            return None, RequestHead(named or in_path or form_model or "", False, {}), boundary, form_model
+        if row.model is ModelPlace.BODY and JSON not in row.requests:
+            raise RequestRefused(f"the body has to be {FORM}", status=415)
         body = await upload.read_whole() if row.model in READ_AS_JSON else None
         known = body or b""
-        return body, await request.off_loop(len(known), head_of, row, in_path, known), None, None
+        return body, await request.off_loop(len(known), _head_of, row, in_path, known), None, None
+
+    def _rule_or_refuse(self, path: str, account: str) -> list[str]:
+        """Return the upstreams for a request that names no model. Raises RemoteProtocolError and RequestRefused.
+
+        account: that made what it is about, "" if none is known.
+        """
+        settings, specs, row = self.gateway.settings, self.gateway.upstreams, self._row
+        found = rule_for(settings.endpoints, path)
+        able = [
+            each.name
+            for each in settings.upstreams
+            if any(row.may_be_at(specs[name]) for name in each.protocols)
+        ]
+        if account.partition("/")[0] in able:  # else the vendors have the same id for something
+            return [account.partition("/")[0]]
+        # Another vendor may have the same path, and this one needs no rule for it.
+        if found and (row.model is not ModelPlace.ID or not {*found}.isdisjoint(able)):
+            return [*found]
+        if row.needs_model:
+            raise RemoteProtocolError("model is required", path="/model", code="missing_required_parameter")
+        if len(able) == 1 and row.model is not ModelPlace.NONE:
+            return able  # the vendor has a default model, or the id is that vendor's
+        rule = f"{json.dumps(self.endpoint.path.partition('/{')[0])} = {json.dumps(next(iter(able), 'UPSTREAM'))}"
+        raise RequestRefused(
+            f"the request names no model, and no upstream is set for {path[:100]}: add to dragoman.toml, below "
+            f"[endpoints]: {rule}",
+            status=404,
+            code="unknown_url",
+        )
 
 
-def protocol_of_row(
-    upstreams: Mapping[str, UpstreamSpec], protocols: Mapping[str, ProtocolSpec], row: RelayedPath
-) -> ProtocolSpec:
-    """Return the protocol in whose form the clients of a path get errors."""
-    first = next(iter(protocols.values()))
-    return next((each for each in upstreams.values() if each.model_list_form == row.vendors[0]), first)
-
-
-def rule_or_refuse(
-    settings: Settings,
-    specs: Mapping[str, UpstreamSpec],
-    row: RelayedPath,
-    template: str,
-    path: str,
-    account: str = "",
-) -> list[str]:
-    """Return the upstreams for requests that name no model. Raises RemoteProtocolError and RequestRefused.
-
-    template: the path of the row that `path` fits. account: that made what it is about, "" if none is known.
-    """
-    found = rule_for(settings.endpoints, path)
-    able = [
-        each.name for each in settings.upstreams if any(row.may_be_at(specs[name]) for name in each.protocols)
-    ]
-    if account.partition("/")[0] in able:  # else the vendors have the same id for something
-        return [account.partition("/")[0]]
-    # Another vendor may have the same path, and this one needs no rule for it.
-    if found and (row.model is not ModelPlace.ID or not {*found}.isdisjoint(able)):
-        return [*found]
-    if row.needs_model:
-        raise RemoteProtocolError("model is required", path="/model", code="missing_required_parameter")
-    if len(able) == 1 and row.model is not ModelPlace.NONE:
-        return able  # the vendor has a default model, or the id is that vendor's
-    rule = f"{json.dumps(template.partition('/{')[0])} = {json.dumps(next(iter(able), 'UPSTREAM'))}"
-    raise RequestRefused(
-        f"the request names no model, and no upstream is set for {path[:100]}: add to dragoman.toml, below "
-        f"[endpoints]: {rule}",
-        status=404,
-        code="unknown_url",
-    )
-
-
-def head_of(row: RelayedPath, model_in_path: str, body: bytes) -> RequestHead:
+def _head_of(row: RelayedPath, model_in_path: str, body: bytes) -> RequestHead:
     """Return what is known of a request whose body is no form. Raises RemoteProtocolError."""
     if row.model is ModelPlace.BODY:
         return peek(body, model_in_path)
@@ -252,30 +238,10 @@ def head_of(row: RelayedPath, model_in_path: str, body: bytes) -> RequestHead:
     return RequestHead(model, False, {})
 
 
-def others_of(row: RelayedPath, head: RequestHead, body: bytes) -> list[str]:
+def _others_of(row: RelayedPath, head: RequestHead, body: bytes) -> list[str]:
     """Return the models that a request names besides its own. Raises RemoteProtocolError."""
     requests = requests_in(body) if row.model is ModelPlace.REQUESTS else [(body, head)]
     return list(dict.fromkeys(name for each in requests for name in other_models(*each)))
-
-
-def head_of_form(named: str, model_in_path: str, form_model: str | None) -> RequestHead:
-    """Return what is known of a form. named: from named_model(). form_model: see RelayedPlanner."""
-    # Clouds that name the model in the path ignore what the body says.
-    return RequestHead(named or model_in_path or form_model or "", False, {})
-
-
-def boundary_in(row: RelayedPath, headers: Mapping[str, str]) -> bytes | None:
-    """Return the boundary of a form with a model, None for JSON. Raises RemoteProtocolError and RequestRefused."""
-    if media_type(headers.items()) == FORM and FORM in row.requests:
-        return boundary_of(headers["content-type"])
-    if JSON not in row.requests:
-        raise RequestRefused(f"the body has to be {FORM}", status=415)
-    return None
-
-
-def named_model(headers: Mapping[str, str], query: str) -> str:
-    """Return the model of a form that is named outside of it, "" if none is."""
-    return headers.get(MODEL_HEADER) or Query(query).get("model") or ""
 
 
 async def _model_in_form(upload: Upload, boundary: bytes) -> str:
