@@ -123,7 +123,7 @@ class ChoiceReader(msgspec.Struct):
             reader = self._begin_calls(out)
             # A choice may come in several messages, see `ChatReader`.
             for position, fragment in enumerate(calls, len(reader.calls)):
-                reader.read_fragment(fragment, out, place=position if whole else None)
+                reader.read_fragment(fragment, out, default_index=position if whole else None)
         legacy = delta.get("function_call")
         # It says nothing at servers that send the empty value of every member.
         if legacy is not None and has_content(legacy):

@@ -71,6 +71,12 @@ class StreamedCall(msgspec.Struct):
         self._seen = 1
         return piece.rstrip() == self.pieces[0]
 
+    def differs(self, name: str, piece: str) -> bool:
+        """True if a whole call with this name and these arguments is another one."""
+        if self.name not in ("", name):
+            return True
+        return bool(piece.strip()) and self.is_complete() and not self.repeats(piece)
+
     def add(self, texts: list[str]) -> None:
         """Add pieces behind the first one, and take those that repeat all of the arguments out of the list."""
         if any(map(str.startswith, texts, repeat(self.pieces[0]))):
@@ -113,10 +119,10 @@ class ToolCallReader(msgspec.Struct):
     _next_index: int = 0  # above all indexes so far
     _last: StreamedCall | None = None
 
-    def read_fragment(self, fragment: JSON, out: list[Event], *, place: int | None = None) -> None:
+    def read_fragment(self, fragment: JSON, out: list[Event], *, default_index: int | None = None) -> None:
         """Read one element of `tool_calls`.
 
-        place: that of a whole call, which is its index.
+        default_index: its index if it has none, as in whole responses.
         """
         if type(fragment) is not dict:
             raise unreadable_response(f"a tool call is {kind_of(fragment)}")
@@ -132,10 +138,12 @@ class ToolCallReader(msgspec.Struct):
         call_id = call_id if type(call_id) is str else "" if call_id is None else str(call_id)
         name = name if type(name) is str else ""
         piece = arguments_text(inner.get(member))
-        index = fragment.get("index") if place is None else place
+        index = fragment.get("index")
         if type(index) is not int:
-            index = None
+            index = default_index
         call = self._find(index, call_id, name)
+        if call is not None and default_index is not None and name and call.differs(name, piece):
+            call = None  # in whole responses calls may share an index, and even an id
         if call is None:
             if not (call_id or name or piece.strip()):
                 return  # an empty fragment before any call
