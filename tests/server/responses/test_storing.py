@@ -1,8 +1,7 @@
 """Which responses are stored, when, for whom, and what happens if they cannot be."""
 
 import json
-import logging
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +85,8 @@ BEGUN: dict[str, tuple[str, bytes]] = {
     ),
 }
 
+END_OF_CHAT = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+
 
 async def refuses_to_go_on_from(up: Gateway, response: dict[str, Any]) -> None:
     body = {"model": "chat/echo", "input": "x", "previous_response_id": response["id"]}
@@ -115,12 +116,11 @@ async def test_a_stop_sends_no_end_that_is_not_stored_or_holds_the_loop(
     # So that nothing needs a thread, for which no virtual time waits.
     monkeypatch.setattr(client_stream, "INLINE_BYTES", 200)
     script = [BEGUN["chat"][1], Sleep(0.1), BEGUN["chat"][1].replace(b"Hello", text), Sleep(0.1)]
-    end = [b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n']
     request = {"model": "chat/m", "input": "x", "stream": True, "store": stored}
     client = FakeClient(json.dumps(request).encode())
     extensions = {NOW: {"write": lambda data: received.extend(data) is None}}
     async with gateway(
-        {"/chat/completions": Script([*script, *(end if stored else [Sleep(60)])])}, **ON
+        {"/chat/completions": Script([*script, END_OF_CHAT if stored else Sleep(60)])}, **ON
     ) as up:
         with anyio.move_on_after(1):
             await up.app(http_scope(PATH, extensions=extensions), client.receive, client.send)
@@ -300,38 +300,28 @@ async def test_a_relayed_response_is_stored_though_the_connection_stays_open() -
         assert found == [200]
 
 
+@pytest.mark.parametrize(
+    ("takes_s", "ends_at", "statuses"), [(3, 2 + 3, ["completed"]), (3600, 2 + STORE_TIMEOUT_S, [])]
+)
 async def test_a_client_that_leaves_while_the_response_is_stored(
-    monkeypatch: pytest.MonkeyPatch, stored: list[StoredResponse]
+    takes_s: float, ends_at: float, statuses: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The response is complete, though its end was not sent."""
+    """The response is complete, though its end was not sent. There is a deadline for storing it."""
+    stored: list[StoredResponse] = []
 
     async def slow(self: SQLiteResponseStore, response: StoredResponse) -> bool:
-        await anyio.sleep(3)
+        await anyio.sleep(takes_s)
         stored.append(response)
         return True
 
     monkeypatch.setattr(SQLiteResponseStore, "put", slow)
     end, begun = BEGUN["chat"]
-    ending = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-    async with gateway({end: Script([begun, ending])}, **ON) as up:
+    async with gateway({end: Script([begun, END_OF_CHAT])}, **ON) as up:
         body = json.dumps({"model": "chat/m", "input": "one", "stream": True}).encode()
         client = await up.call(PATH, client=FakeClient(body, leaves_after=2))
         assert not client.finished
-    assert [json.loads(response.body)["status"] for response in stored] == ["completed"]
-
-
-async def test_storing_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def stuck(self: SQLiteResponseStore, response: StoredResponse) -> bool:
-        await anyio.sleep_forever()
-        return True
-
-    monkeypatch.setattr(SQLiteResponseStore, "put", stuck)
-    end, begun = BEGUN["chat"]
-    ending = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-    async with gateway({end: Script([begun, ending])}, **ON) as up:
-        body = json.dumps({"model": "chat/m", "input": "one", "stream": True}).encode()
-        await up.call(PATH, client=FakeClient(body, leaves_after=2))
-        assert anyio.current_time() == pytest.approx(2 + STORE_TIMEOUT_S)
+    assert [json.loads(response.body)["status"] for response in stored] == statuses
+    assert anyio.current_time() == pytest.approx(ends_at)
 
 
 # Owners.
@@ -389,57 +379,40 @@ def test_responses_of_another_key_are_not_found(kind: str, real_backend: str, tm
 
 
 @pytest.fixture
-def errors() -> Iterator[list[str]]:
-    """The records of the log of errors."""
-    found: list[str] = []
-
-    class Lines(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            found.append(record.getMessage())
-
-    handler = Lines()
-    stored_responses.ERRORS.addHandler(handler)
-    yield found
-    stored_responses.ERRORS.removeHandler(handler)
+def errors(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    return lambda: [each.message for each in caplog.records if each.name == stored_responses.ERRORS.name]
 
 
 async def broken(self: Any, *arguments: Any) -> Any:
     raise ResponseStoreError("the disk is full")
 
 
-async def test_a_response_that_cannot_be_stored_is_sent_all_the_same(
-    up: Gateway, monkeypatch: pytest.MonkeyPatch, errors: list[str]
-) -> None:
-    monkeypatch.setattr(SQLiteResponseStore, "put", broken)
-    first = await create_response(up, "chat", "one", stream=True)
-    assert text_of(first) == "one"
-    assert errors == [f"response {first['id']} was not stored: the disk is full"]
-
-
 @pytest.mark.promise("R11")
 @each_mode
-async def test_a_response_that_was_not_stored_is_reported(
-    stream: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_a_response_that_cannot_be_stored_is_sent_all_the_same(
+    stream: bool, monkeypatch: pytest.MonkeyPatch, errors: Callable[[], list[str]], record: Any
 ) -> None:
-    """In the response if it is not sent yet; of a stream in the ledger, which the log has."""
+    """That is reported in the response if it is not sent yet; of a stream in the ledger, which the log has."""
     monkeypatch.setattr(SQLiteResponseStore, "put", broken)
     async with gateway(**ON) as up:
-        with caplog.at_level(logging.INFO, "dragoman.requests"):
-            client = await up.call(PATH, {"model": "chat/echo", "input": "one", "stream": stream})
+        client = await up.call(PATH, {"model": "chat/echo", "input": "one", "stream": stream})
+    response = frames(client.body)[-1]["response"] if stream else json.loads(client.body)
+    assert text_of(response) == "one"
+    assert errors() == [f"response {response['id']} was not stored: the disk is full"]
     if not stream:
-        assert json.loads(client.body)["store"] is False
+        assert response["store"] is False
         assert "dropped=answer:/store" in client.headers["dragoman-loss"]
-    assert "dropped answer:/store" in caplog.records[-1].dragoman["losses"]  # type: ignore[attr-defined]
+    assert "dropped answer:/store" in record()["losses"]
 
 
-async def test_a_response_that_is_too_large_to_be_stored_is_logged(errors: list[str]) -> None:
+async def test_a_response_that_is_too_large_to_be_stored_is_logged(errors: Callable[[], list[str]]) -> None:
     async with gateway(**ON, response_store_max_bytes=1) as up:
         first = await create_response(up, "chat", "one")
-        assert errors == [f"response {first['id']} is too large for the response store"]
+        assert errors() == [f"response {first['id']} is too large for the response store"]
 
 
 async def test_a_store_that_cannot_be_read_is_503(
-    up: Gateway, monkeypatch: pytest.MonkeyPatch, errors: list[str]
+    up: Gateway, monkeypatch: pytest.MonkeyPatch, errors: Callable[[], list[str]]
 ) -> None:
     for name in ("get", "items", "delete"):
         monkeypatch.setattr(SQLiteResponseStore, name, broken)
@@ -450,7 +423,7 @@ async def test_a_store_that_cannot_be_read_is_503(
     await refused(up, 503, {**body, "input": [{"type": "item_reference", "id": "msg_1"}]})
     await up.get(f"{PATH}/resp_1", 503)
     await up.json(f"{PATH}/resp_1", method="DELETE", status=503)
-    assert errors == ["the disk is full"] * 4
+    assert errors() == ["the disk is full"] * 4
 
 
 # Files, with real time: a thread is at work.
