@@ -10,14 +10,7 @@ from typing import Any
 
 from valkey_server import ValkeyServer
 
-from dragoman_server.accounts.stores.base import (
-    AccountStore,
-    Candidate,
-    NoRoom,
-    Operation,
-    Rate,
-    Reservation,
-)
+from dragoman_server.accounts.stores.base import AccountStore, Candidate, NoRoom, Operation, Rate, Reservation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import (
     Add,
@@ -235,11 +228,7 @@ CANDIDATES_OF = {
     "slow": Candidate("up/b", requests=Rate("up/b:requests", 1, 300.0)),
     "tokens": Candidate("up/a", tokens=TOKENS),
 }
-RATES = {
-    "requests": Rate("key:requests", 2, 60.0),
-    "words": Rate("key:tokens", 100, 60.0),
-    "tokens": TOKENS,
-}
+RATES = {"requests": Rate("key:requests", 2, 60.0), "words": Rate("key:tokens", 100, 60.0), "tokens": TOKENS}
 
 
 def operation(word: str, rest: list[str]) -> Operation[Any]:

@@ -75,13 +75,7 @@ def main() -> None:
     arguments = parser.parse_args()
     counter = BytecodeCounter()
     backend = "trio" if arguments.loop == "trio" else "asyncio"
-    anyio.run(
-        test_calls.serve,
-        backend,
-        partial(test_calls.drive, counter),
-        {},
-        **event_loop(arguments.loop),
-    )
+    anyio.run(test_calls.serve, backend, partial(test_calls.drive, counter), {}, **event_loop(arguments.loop))
     repeats = (test_calls.EVENTS, test_calls.REQUESTS)
     layers: dict[str, list[float]] = {}  # calls and bytecodes of an event, calls and bytecodes of a request
     for span, repeat in enumerate(repeats):

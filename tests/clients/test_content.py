@@ -64,10 +64,7 @@ def test_a_response_that_ends_early(pair: Pair, sdk: Sdk, way: Way) -> None:
         assert response.meaning.usages[0].output == output
 
 
-HELPERS_ERROR: dict[str, type[Exception]] = {
-    CHAT: openai.LengthFinishReasonError,
-    RESPONSES: RuntimeError,
-}
+HELPERS_ERROR: dict[str, type[Exception]] = {CHAT: openai.LengthFinishReasonError, RESPONSES: RuntimeError}
 
 
 def test_the_stream_helper_sees_the_limit(pair: Pair, sdk: Sdk) -> None:

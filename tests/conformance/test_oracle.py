@@ -9,10 +9,7 @@ from pathlib import Path
 import pytest
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, check_models, check_stream, check_whole
 from oracle import samples as s
-from oracle.changes import (
-    GOOD,
-    VARIANTS,
-)
+from oracle.changes import GOOD, VARIANTS
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)

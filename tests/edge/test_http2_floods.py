@@ -11,12 +11,7 @@ from typing import NamedTuple
 import pytest
 from edge import BACKENDS, CHAT_PATH, EdgeGateway, Gateways, Stopwatch, read_response, waits
 from h2_client import HEADERS, Peer, answered, code_of, data, headers, ping, raw, reset, settings, window
-from hyperframe.frame import (
-    ContinuationFrame,
-    GoAwayFrame,
-    HeadersFrame,
-    PriorityFrame,
-)
+from hyperframe.frame import ContinuationFrame, GoAwayFrame, HeadersFrame, PriorityFrame
 
 pytestmark = [pytest.mark.process, pytest.mark.promise("S11")]
 

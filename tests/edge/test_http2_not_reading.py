@@ -68,10 +68,7 @@ def upstream(fast: Fast) -> Iterator[Upstream]:
 
 @pytest.fixture(scope="module", params=LOOPS)
 def gateway(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    upstream: Upstream,
-    tls: str,
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, upstream: Upstream, tls: str
 ) -> Iterator[EdgeGateway]:
     server = f"send_timeout_s = {STALL_S}\ndrain_s = 1\n{tls}"
     directory = tmp_path_factory.mktemp("not_reading")

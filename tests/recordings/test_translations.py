@@ -34,8 +34,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(
-    "recording",
-    [pytest.param(each, id=each.name) for each in corpus.recordings() if each.protocol != CHAT],
+    "recording", [pytest.param(each, id=each.name) for each in corpus.recordings() if each.protocol != CHAT]
 )
 def test_chat_clients_get_usage_only_on_request(recording: corpus.Recording) -> None:
     stream = recording.read()

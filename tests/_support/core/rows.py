@@ -154,10 +154,7 @@ def write_response(protocol: str, lines: list[str], options: dict[str, Any]) -> 
     if ended or (spec.failed_bodies and len(response) > 1 and isinstance(event, events.Failed)):
         body = encode(spec.write_whole(fold.response(), context, of_whole))
         problems += oracle.check_whole(judge, body)
-        streamed, whole = (
-            oracle.meaning_of_client_stream(judge, sent),
-            oracle.meaning_of_whole(judge, body),
-        )
+        streamed, whole = (oracle.meaning_of_client_stream(judge, sent), oracle.meaning_of_whole(judge, body))
         out[-1] += ["stream and body differ"] * (streamed.choices != whole.choices)
         out[-1].append("whole: as in the last frame" if body in sent else f"whole {body.decode()}")
         if sorted(losses(ledger)) != sorted(losses(of_whole)):

@@ -331,7 +331,7 @@ def events_of_block(block: AssembledBlock) -> list[Event]:
     """A folded block as the shortest events that fold to it."""
     number = block.number
     out: list[Event] = [
-        BlockStarted(number, block.kind, block.choice, block.tool, block.item_id, block.phase),
+        BlockStarted(number, block.kind, block.choice, block.tool, block.item_id, block.phase)
     ]
     if block.text:
         calls = block.kind is BlockKind.TOOL_CALL

@@ -12,24 +12,11 @@ from typing import Any
 import pytest
 from laws.clients import endpoint_of, spec_of
 from laws.turns import ASSEMBLE
-from oracle import (
-    CHAT,
-    CLIENTS,
-    MESSAGES,
-    PROTOCOL_NAMES,
-    RESPONSES,
-    check_stream,
-)
+from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_stream
 from oracle.frames import as_object, lenient_frames
 from translation import NOW, RESPONSE_ID
 
-from dragoman import (
-    UPSTREAMS,
-    Capabilities,
-    RequestTranslator,
-    ResponseTranslator,
-    TranslatedRequest,
-)
+from dragoman import UPSTREAMS, Capabilities, RequestTranslator, ResponseTranslator, TranslatedRequest
 from dragoman.codec import ResponseContext
 
 Json = dict[str, Any]

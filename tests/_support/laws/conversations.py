@@ -51,14 +51,7 @@ TEXTS = st.sampled_from(["hi", "do it\nnow", 'é "quoted"', "", " ", "<system>"]
 IDS = st.sampled_from(["a", "b", "call_1", "call.1", "x" * 80, "toolu_01", "a_2"])
 TOOLS = st.sampled_from(["read", "shell.run", "apply", "t" * 70])
 USER = st.one_of(TEXTS, st.sampled_from(["image", "document"]).map("!{}".format))
-SIGNED = [
-    "",
-    "plain",
-    "own",
-    *[f"wrapped {name}" for name in PROTOCOL_NAMES],
-    "foreign",
-    "forged",
-]
+SIGNED = ["", "plain", "own", *[f"wrapped {name}" for name in PROTOCOL_NAMES], "foreign", "forged"]
 
 
 @st.composite

@@ -32,7 +32,7 @@ HAND_MADE = {
 }
 # Whole responses that become errors, which is as it should be.
 FAILURES = {
-    "gemini/unexpected_tool_call_one_call_sig_call_vertex_01": "the model called a function that was not declared",
+    "gemini/unexpected_tool_call_one_call_sig_call_vertex_01": "the model called a function that was not declared"
 }
 # Sent by the vendor, and changed in the file: the last lines are lost, a value is shortened.
 EDITED = {"messages/tool_use_max_tokens_02", "responses/image_generation_call_reasoning_01"}

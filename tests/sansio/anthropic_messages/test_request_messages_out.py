@@ -7,14 +7,7 @@ import pytest
 from core.passes import fit_and_write
 
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import (
-    Message,
-    Part,
-    Request,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from dragoman._ir.request import Message, Part, Request, Text, ToolCall, ToolResult
 from dragoman._wire.json import decode, encode
 from dragoman.protocols.anthropic_messages import SPEC
 from dragoman.protocols.anthropic_messages.capabilities import MessagesCapabilities as Capabilities

@@ -6,12 +6,7 @@ from hypothesis import given
 
 from dragoman._engine.linearizer import Linearizer
 from dragoman._ir.event_order import EventOrderChecker, ResponseState
-from dragoman._ir.events import (
-    BlockStarted,
-    Event,
-    Opaque,
-    Usage,
-)
+from dragoman._ir.events import BlockStarted, Event, Opaque, Usage
 
 
 def sent(linear: Linearizer, *events: Event) -> list[Event]:

@@ -15,14 +15,7 @@ from typing import Any
 import pytest
 from oracle import CHAT, GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from oracle import samples as s
-from oracle.changes import (
-    GEMINI_ERROR,
-    GOOD,
-    VARIANTS,
-    Change,
-    drop,
-    put,
-)
+from oracle.changes import GEMINI_ERROR, GOOD, VARIANTS, Change, drop, put
 
 from dragoman import lint
 

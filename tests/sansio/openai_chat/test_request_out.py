@@ -8,14 +8,7 @@ from core.passes import fit_and_write
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import (
-    Message,
-    Part,
-    Request,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from dragoman._ir.request import Message, Part, Request, Text, ToolCall, ToolResult
 from dragoman._ir.tools import CacheMark
 from dragoman.protocols.openai_chat import SPEC
 from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
