@@ -424,7 +424,11 @@ class HTTP2:
         is_last = stream.complete and size == len(stream.buffer)
         if not size and not is_last:
             return 0
-        connection.send_data(stream_id, bytes(stream.buffer[:size]), end_stream=is_last)
+        data = bytes(stream.buffer[:size])
+        if is_last:
+            connection.send_data(stream_id, data, end_stream=True)
+        else:
+            connection.send_part(stream_id, data)
         connection.note_data_sent()
         del stream.buffer[:size]
         self._buffered -= size

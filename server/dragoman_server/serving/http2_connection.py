@@ -125,6 +125,15 @@ class HTTP2Connection(H2Connection):
                 self.close_connection(error.error_code)
             raise
 
+    def send_part(self, stream_id: int, data: bytes) -> None:
+        """Write a DATA frame that is not the last one, and for which both windows have room.
+
+        It changes nothing else, and h2's send_data() takes thirty calls for it: a third of an event.
+        """
+        self._data_to_send += b"%b\0\0%b%b" % (len(data).to_bytes(3), stream_id.to_bytes(4), data)
+        self.outbound_flow_control_window -= len(data)
+        self.streams[stream_id].outbound_flow_control_window -= len(data)
+
     def note_data_sent(self) -> None:
         """Allow for the WINDOW_UPDATE frames that a client sends after our DATA frame."""
         bucket = self._buckets.get(_RATES[frames.WindowUpdateFrame][0])

@@ -702,6 +702,20 @@ def test_the_goaway_of_a_stop_is_followed_by_responses() -> None:
     assert [type(frame) for frame in frames_of(sent)] == [GoAwayFrame, HeadersFrame, DataFrame]
 
 
+@pytest.mark.parametrize("end", [True, False], ids=["all of the request is there", "its body follows"])
+def test_a_part_of_a_body_is_the_frame_of_h2_and_takes_as_much_of_the_windows(end: bool) -> None:
+    sent = []
+    for send in (HTTP2Connection.send_data, HTTP2Connection.send_part):
+        connection, client = counting()
+        receive(connection, 0.0, client.request(1, POST, end=end))
+        connection.send_headers(1, [(":status", "200")])
+        send(connection, 1, b"x" * 300)
+        windows = connection.outbound_flow_control_window, connection.local_flow_control_window(1)
+        connection.send_data(1, b"last", end_stream=True)
+        sent.append((windows, connection.data_to_send(), connection.is_open(1)))
+    assert sent[0] == sent[1]
+
+
 def test_a_frame_before_the_settings_is_an_error() -> None:
     connection = HTTP2Connection(STREAMS, 65536, 0.0)
     connection.data_to_send()
