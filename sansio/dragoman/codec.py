@@ -70,6 +70,7 @@ class ToolLimits(msgspec.Struct, frozen=True):
         hosted_tools: The tools run by the provider that it has a form for.
         mcp_choice: It can restrict an MCP server to some of its tools.
         hosted_choice: A choice of no tool is about those run by the provider, too.
+        plain_schemas: A tool's schema is an object with properties, which combines no others at its top.
     """
 
     max_name: int = 64
@@ -83,6 +84,7 @@ class ToolLimits(msgspec.Struct, frozen=True):
     hosted_tools: frozenset[HostedUse] = frozenset(("web_search", "code_execution", "mcp"))
     mcp_choice: bool = True
     hosted_choice: bool = True
+    plain_schemas: bool = True
 
 
 class RateLimitHeaders(msgspec.Struct, frozen=True):
@@ -108,10 +110,7 @@ class RateLimitHeaders(msgspec.Struct, frozen=True):
 def find_endpoint(
     protocols: Iterable[ProtocolSpec], path: str, query: str = ""
 ) -> tuple[ProtocolSpec, Endpoint, str] | None:
-    """Return protocol, endpoint and named model of a path below the gateway's root, None if nothing is served there.
-
-    The model is "" unless the path names it.
-    """
+    """Return protocol, endpoint and model ("" unless the path has it) of a path below the gateway's root, or None."""
     for spec in protocols:
         for endpoint in spec.endpoints:
             model = endpoint.match(path, query)

@@ -7,6 +7,7 @@ So readers and writers need no other protocol's limits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import attrgetter, is_
 
 import msgspec
@@ -35,7 +36,9 @@ from dragoman._transforms.tool_names_and_ids import (
     fits_names,
     hashed_name,
 )
+from dragoman._transforms.tool_schemas import plain_schema, with_items
 from dragoman._wire.exceptions import RequestRefused, dotted_path
+from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.json_schema import inline_references
 
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
@@ -51,6 +54,8 @@ def fit_tools(request: Request, context: PassContext) -> Request:
     request = _offer_allowed(request, context)
     if not context.capabilities.schema_references:
         request = _without_references(request, context.ledger)
+    if request.protocol != context.upstream.name:
+        request = _with_accepted_schemas(request, context)
     fitter, tools = _ToolFitter(context), request.tools
     declared = _names_of(tools)
     kept = declared if fitter.accepts(tools, declared) else _NONE
@@ -160,16 +165,34 @@ def _offer_allowed(request: Request, context: PassContext) -> Request:
 
 def _without_references(request: Request, ledger: Ledger) -> Request:
     """Return the request with definitions in the place of references, in the schemas of its tools and its format."""
-    tools, form = list(request.tools), request.response_format
+
+    def inlined(schema: JSON, path: str) -> JSON:
+        return inline_references(schema, path, ledger.altered)
+
+    form = request.response_format
+    if form is not None:
+        found = inlined(form.schema, f"{form.path}{form.schema_member}")
+        form = form if found is form.schema else msgspec.structs.replace(form, schema=found)
+    return _with_schemas(msgspec.structs.replace(request, response_format=form), inlined)
+
+
+def _with_accepted_schemas(request: Request, context: PassContext) -> Request:
+    if not context.upstream.tool_limits.plain_schemas:
+        return _with_schemas(request, lambda schema, path: with_items(schema))
+    return _with_schemas(request, lambda schema, path: plain_schema(schema, path, context.ledger.altered))
+
+
+def _with_schemas(request: Request, change: Callable[[JSONObject, str], JSON]) -> Request:
+    """Return the request with the schemas of its tools changed. change: gets a schema and its path."""
+    tools = list(request.tools)
     for index, tool in enumerate(tools):
-        if type(tool) is FunctionTool:
-            found = inline_references(tool.parameters, member_path(tool, "parameters"), ledger.altered)
+        if type(tool) is FunctionTool and type(tool.parameters) is dict:
+            found = change(tool.parameters, member_path(tool, "parameters"))
             if found is not tool.parameters:
                 tools[index] = changed(tool, parameters=found)
-    if form is not None:
-        found = inline_references(form.schema, f"{form.path}{form.schema_member}", ledger.altered)
-        form = form if found is form.schema else msgspec.structs.replace(form, schema=found)
-    return msgspec.structs.replace(request, tools=tuple(tools), response_format=form)
+    if all(map(is_, tools, request.tools)):
+        return request
+    return msgspec.structs.replace(request, tools=tuple(tools))
 
 
 class _ToolFitter:

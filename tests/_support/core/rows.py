@@ -52,6 +52,7 @@ from dragoman._ir.undo import Undo
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._transforms.pass_context import Pass
 from dragoman._transforms.pipeline import Stage
+from dragoman._transforms.tool_schemas import plain_schema
 from dragoman._wire import json_schema
 from dragoman._wire.exceptions import RemoteProtocolError, RequestRefused
 from dragoman._wire.framing import reframe
@@ -337,9 +338,11 @@ def of_schema(kind: str, line: str, **options: Any) -> list[str]:
     def note(place: str, detail: str) -> None:
         altered.append(f"! {place}: {detail}")
 
-    changed = (
-        fit_schema(value, note) if kind == "fit_schema" else json_schema.inline_references(value, "/x", note)
-    )
+    if kind == "fit_schema":
+        changed = fit_schema(value, note)
+    else:
+        change = plain_schema if kind == "plain_schema" else json_schema.inline_references
+        changed = change(value, "/x", note)
     return ["=" if changed == value else encode(changed).decode(), *altered]
 
 

@@ -46,6 +46,7 @@ SPEC = UpstreamSpec(
         custom=False,
         mcp_choice=False,
         hosted_choice=False,
+        plain_schemas=False,
     ),
     settings=frozenset(SETTING_PATHS),
     file_store="google",

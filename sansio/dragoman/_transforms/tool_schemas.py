@@ -1,0 +1,113 @@
+"""Schemas of tools, in the form that all vendors accept: one that they refuse costs the whole request.
+
+MCP servers describe their tools by any JSON Schema. OpenAI answers "In context=(), object schema missing properties"
+(langchain-mcp-adapters#137), "array schema missing items" (mission-control#2634) and "schema must have type 'object'
+and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level" (GPT_API_free#403), Anthropic "input_schema does not
+support oneOf, allOf, or anyOf at the top level" (mcp-sap-docs#51), Gemini "items: missing field" (CLIProxyAPI#5292, all
+read 2026-11-30). What is added here means the same; what is merged is looser, and is reported.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from dragoman._wire.exceptions import child
+from dragoman._wire.json import JSON, JSONObject, decode_object, encode, objects_in
+from dragoman._wire.json_schema import referenced
+
+_COMBINATIONS = ("allOf", "anyOf", "oneOf")
+_REFUSED_AT_TOP = ("enum", "not")
+_ONLY_BELOW = "the upstream accepts it below the top of a schema only"
+# Keywords with schemas by name, with several and with one.
+_BY_NAME = frozenset(("properties", "patternProperties", "dependentSchemas", "$defs", "definitions"))
+_SEVERAL = frozenset((*_COMBINATIONS, "prefixItems"))
+_ONE = frozenset(("items", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else"))
+
+
+def with_items(schema: JSONObject) -> JSONObject:
+    """Return the schema with `items` in each array, itself if they have them."""
+    if b'"array"' not in (text := encode(schema)):
+        return schema
+    copy = decode_object(text, "the schema")
+    _add_items(copy)
+    return schema if copy == schema else copy
+
+
+def plain_schema(schema: JSONObject, path: str, altered: Callable[[str, str], None]) -> JSONObject:
+    """Return the schema of a tool as one object with properties, in which all arrays have items.
+
+    altered: is called with place and text for each keyword at the top that is merged or left out.
+    """
+    top = _resolved(schema, schema)
+    if not top.keys().isdisjoint(_COMBINATIONS):
+        top = _merged(top, path, altered)
+    for key in _REFUSED_AT_TOP:
+        if key in top:
+            altered(child(path, key), f"left out: {_ONLY_BELOW}")
+            top = {name: value for name, value in top.items() if name != key}
+    if "type" not in top:
+        top = {"type": "object", **top}
+    if top["type"] == "object" and "properties" not in top:
+        top = {**top, "properties": {}}
+    return with_items(top)
+
+
+def _resolved(schema: JSONObject, root: JSONObject) -> JSONObject:
+    """Return the schema with the definition in the place of a reference that it consists of."""
+    reference = schema.get("$ref")
+    found = referenced(root, reference) if type(reference) is str else None
+    if type(found) is not dict:
+        return schema
+    return {**found, **{key: value for key, value in schema.items() if key != "$ref"}}
+
+
+def _merged(schema: JSONObject, path: str, altered: Callable[[str, str], None]) -> JSONObject:
+    """Return the schema with the properties of what it combines, of which those are required that always are."""
+    found: dict[str, dict[bytes, JSON]] = {}  # name -> the different schemas of it
+    required = dict.fromkeys(_names(schema))
+    for key in _COMBINATIONS:
+        parts = [_resolved(part, schema) for part in objects_in(schema.get(key))]
+        if key in schema:
+            altered(child(path, key), f"merged: {_ONLY_BELOW}")
+        for part in parts:
+            for name, each in _properties(part).items():
+                found.setdefault(name, {})[encode(each)] = each
+        counts = Counter([name for part in parts for name in dict.fromkeys(_names(part))])
+        always = 1 if key == "allOf" else len(parts)
+        required.update(dict.fromkeys([name for name, count in counts.items() if count >= always]))
+    properties = {
+        name: next(iter(each.values())) if len(each) == 1 else {"anyOf": [*each.values()]}
+        for name, each in found.items()
+    }
+    rest = {key: value for key, value in schema.items() if key not in _COMBINATIONS}
+    merged: JSONObject = {**rest, "properties": {**properties, **_properties(schema)}}
+    return {**merged, "required": [*required]} if required else merged
+
+
+def _properties(schema: JSONObject) -> JSONObject:
+    found = schema.get("properties")
+    return found if type(found) is dict else {}
+
+
+def _names(schema: JSONObject) -> list[str]:
+    found = schema.get("required")
+    return [name for name in found if type(name) is str] if type(found) is list else []
+
+
+def _add_items(schema: JSONObject) -> None:
+    remaining: list[JSON] = [schema]
+    while remaining:
+        each = remaining.pop()
+        if type(each) is not dict:
+            continue
+        for key, value in each.items():
+            if key in _BY_NAME and type(value) is dict:
+                remaining += value.values()
+            elif key in _SEVERAL and type(value) is list:
+                remaining += value
+            elif key in _ONE:
+                remaining.append(value)
+        kind = each.get("type")
+        if kind == "array" or (type(kind) is list and "array" in kind):
+            each.setdefault("items", {})
