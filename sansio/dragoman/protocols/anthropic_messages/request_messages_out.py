@@ -71,7 +71,21 @@ class ConversationWriter(msgspec.Struct):
                 self._append(role, self._turn_blocks(message), message)
             else:
                 self._add_system(message)
+        if self._last == "assistant" and not self._native:
+            self._strip_end(messages[-1].path)
         return self._turns
+
+    def _strip_end(self, path: str) -> None:
+        """Keep "final assistant content cannot end with trailing whitespace" (forgecode#1872, read 2026-11-30)."""
+        turn = self._turns[-1]
+        content = turn["content"]
+        last = content if type(content) is str else content[-1].get("text")
+        if type(last) is str and last[-1:].isspace():
+            self._ledger.altered(
+                path, "the upstream accepts no whitespace at the end of an assistant's last text"
+            )
+            text = last.rstrip()
+            turn["content"] = text if last is content else [*content[:-1], {**content[-1], "text": text}]
 
     # --- roles --------------------------------------------------------------------------------------------
 
