@@ -14,6 +14,7 @@ from dragoman import RemoteProtocolError, RequestRefused
 # (protocol of the document, pattern of places) -> why nothing is lost with them.
 MEANINGLESS_IN_REQUESTS: dict[tuple[str, str], str] = {
     (CHAT, r"/messages/.*/tool_calls/\w+/type"): "the member beside it, function or custom, says the same",
+    (CHAT, r"/tool_choice/type"): "the member next to it says the same",
     (CHAT, r"/messages/.*/reasoning"): "the text of reasoning_details under a second name",
     (CHAT, r"/(?:stream_options/include_usage|usage/include)"): "used when the response is written",
     (CHAT, r"/parallel_tool_calls"): "says nothing where there are no tools",

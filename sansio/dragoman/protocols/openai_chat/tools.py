@@ -139,8 +139,8 @@ def _read_choice(choice: JSON, path: str, tools: Sequence[Tool]) -> ToolChoice:
 
 
 def _read_reference(tool: JSON) -> ToolRef | None:
-    """Read a reference to a tool: {type: T, T: {name}}."""
-    kind = tool.get("type") if type(tool) is dict else None
+    """Read a reference to a tool: {type: T, T: {name}}. The client of Hugging Face sends no type of a function."""
+    kind = tool.get("type", "function") if type(tool) is dict else None
     inner = tool.get(kind) if type(kind) is str else None
     name = inner.get("name") if type(inner) is dict else None
     if type(name) is not str or not name:
