@@ -15,7 +15,14 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.limits import DIGITS, FEWEST, LIMIT_EXCEEDED, SHORTEST, check_containers, check_values
+from dragoman._wire.limits import (
+    DIGITS,
+    LIMIT_EXCEEDED,
+    SHORTEST,
+    check_containers,
+    check_values,
+    may_have_large_containers,
+)
 
 JSON: TypeAlias = Any  # what a JSON text can hold: the only Any in the core
 JSONObject: TypeAlias = dict[str, JSON]
@@ -62,7 +69,7 @@ def decode(data: bytes) -> JSON:
         raise too_deep() from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         value = _decode_leniently(data, error)
-    if size > SHORTEST and data.count(b",") >= FEWEST:
+    if size > SHORTEST and may_have_large_containers(data):
         check_containers(value)
     return value
 

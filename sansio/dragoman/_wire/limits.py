@@ -138,9 +138,8 @@ _PART = 1024 * 1024
 # Bytes behind a part that what begins in it may have.
 _LONGEST_MATCH = 64 * 1024
 
-# A text with fewer commas has no container with too much in it, and a shorter one has fewer: an element and its comma
-# have two bytes, a member and its comma five.
-FEWEST = min(ELEMENTS.most, MEMBERS.most)
+# A shorter text has no container with too much in it: an element and its comma have two bytes, a member, its colon and
+# its comma five.
 SHORTEST = min(2 * ELEMENTS.most, 5 * MEMBERS.most)
 
 _CONTAINERS = (dict, list)
@@ -204,6 +203,11 @@ def marks(text: bytes) -> Iterator[re.Match[bytes]]:
         if in_string and end >= len(text):
             return  # a string without an end
         at = next_at
+
+
+def may_have_large_containers(text: bytes) -> bool:
+    """True if a JSON text has so many commas or colons that an array or object may have too much in it."""
+    return text.count(b",") >= ELEMENTS.most or text.count(b":") > MEMBERS.most
 
 
 def check_containers(value: object) -> None:
