@@ -123,7 +123,12 @@ def _with_long_strings_encoded(value: JSON, levels: int) -> JSON:
         parts = [encode(value[start : start + LONG_TEXT])[1:-1] for start in range(0, len(value), LONG_TEXT)]
         return msgspec.Raw(b"".join((b'"', *parts, b'"')))
     if type(value) is dict and levels:
-        return {name: _with_long_strings_encoded(member, levels - 1) for name, member in value.items()}
+        return {
+            name: member  # nearly all are short strings, and a call takes longer
+            if type(member) is str and len(member) <= LONG_TEXT
+            else _with_long_strings_encoded(member, levels - 1)
+            for name, member in value.items()
+        }
     if type(value) is list and levels:
         return [_with_long_strings_encoded(element, levels - 1) for element in value]
     return value
