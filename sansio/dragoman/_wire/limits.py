@@ -11,7 +11,7 @@ is translated, each block counts for BLOCKS as well (`_ir.event_order`).
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 import msgspec
@@ -128,7 +128,7 @@ LIMITS = (
 )
 
 # Before each value and name but the first there is one of these.
-_MARKS = (b",", b":", b"[", b"{")
+_MARKS = b",:[{"
 # Possessive, so that the search is linear for any text. A string may go on behind the part that is searched.
 _STRING = rb'(?:[^"\\]++|\\.)*+(?:"|(?P<rest>\\?\Z))'
 _REST_OF_STRING = re.compile(_STRING, re.DOTALL)
@@ -147,10 +147,11 @@ _CONTAINERS = (dict, list)
 _Steps: TypeAlias = tuple[Any, str | int] | None
 
 
-def count_bytes(data: bytes, each: Collection[bytes]) -> int:
+def count_bytes(data: bytes, each: bytes) -> int:
     """Return how many of these bytes there are. Other threads run in between."""
-    starts = range(0, len(data), _PART)
-    return sum(data.count(byte, start, start + _PART) for start in starts for byte in each)
+    parts = (data[start : start + _PART] for start in range(0, len(data), _PART))
+    # bytes.count() takes one byte at a time, and so twice as long for four of them.
+    return sum([len(part) - len(part.translate(None, each)) for part in parts])
 
 
 def check_values(text: bytes) -> None:
