@@ -4,6 +4,7 @@ Every wait has a deadline, and every process is reaped.
 """
 
 import http.client
+import json
 import os
 import queue
 import re
@@ -15,7 +16,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import canaries
 
@@ -104,15 +105,23 @@ class Server:
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE_S)
 
-    def get(self, path: str) -> bytes:
+    def request(
+        self, method: str, path: str, body: Any = None, **headers: str
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        """Send a request on its own connection, so that any worker may get it. body: a JSON value, if there is one."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
+        sent = {"content-type": "application/json", **{k.replace("_", "-"): v for k, v in headers.items()}}
         try:
-            connection.request("GET", path)
-            body = connection.getresponse().read()
-            canaries.look("body", body)
-            return body
+            connection.request(method, path, None if body is None else json.dumps(body), sent)
+            response = connection.getresponse()
+            received = response.read()
+            canaries.look("body", received)
+            return response, received
         finally:
             connection.close()
+
+    def get(self, path: str) -> bytes:
+        return self.request("GET", path)[1]
 
     @staticmethod
     def read_to_end(client: socket.socket) -> bytes:

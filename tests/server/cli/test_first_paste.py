@@ -1,6 +1,5 @@
 """A gateway process before a fake server: the line that it prints reaches a model, and so do requests of agents."""
 
-import http.client
 import json
 import shlex
 from pathlib import Path
@@ -16,12 +15,7 @@ MODELS = ["text-embedding-nomic", "qwen3"]
 
 
 def post(gateway: GatewayProcess, path: str, body: dict[str, Any]) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=30)
-    try:
-        connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
-        return connection.getresponse().status
-    finally:
-        connection.close()
+    return gateway.request("POST", path, body)[0].status
 
 
 @pytest.mark.process

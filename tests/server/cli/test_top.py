@@ -1,6 +1,5 @@
 """`dragoman top`: what it makes of events, its screens with keys pressed, and the command at a real gateway."""
 
-import http.client
 import json
 import os
 import pty
@@ -453,12 +452,7 @@ class Gateway(Server):
 
     def chat(self, model: str) -> None:
         body = {"model": model, "messages": [{"role": "user", "content": "Hello"}]}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
-        connection.request(
-            "POST", "/v1/chat/completions", json.dumps(body), {"content-type": "application/json"}
-        )
-        connection.getresponse().read()
-        connection.close()
+        self.request("POST", "/v1/chat/completions", body)
 
 
 @pytest.mark.process

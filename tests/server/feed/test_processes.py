@@ -15,7 +15,7 @@ from command.process import DEADLINE_S, GatewayProcess
 
 pytestmark = pytest.mark.process
 
-BODY = json.dumps({"model": "sim/echo", "messages": [{"role": "user", "content": "Hello"}]})
+BODY = {"model": "sim/echo", "messages": [{"role": "user", "content": "Hello"}]}
 
 
 class Reader:
@@ -61,16 +61,10 @@ class Reader:
 
 
 def chat(gateway: GatewayProcess) -> str:
-    """Send a request on its own connection, so that any worker may get it. Return its id."""
-    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=DEADLINE_S)
-    try:
-        connection.request("POST", "/v1/chat/completions", BODY, {"content-type": "application/json"})
-        response = connection.getresponse()
-        assert response.status == 200
-        response.read()
-        return response.headers["dragoman-request-id"]
-    finally:
-        connection.close()
+    """Send a request, and return its id."""
+    response, _ = gateway.request("POST", "/v1/chat/completions", BODY)
+    assert response.status == 200
+    return response.headers["dragoman-request-id"]
 
 
 def requests_at_both(gateway: GatewayProcess, reader: Reader) -> None:

@@ -1,6 +1,5 @@
 """`dragoman_server.asgi:app` in a real server: `hypercorn dragoman_server.asgi:app`."""
 
-import http.client
 import json
 import signal
 import socket
@@ -21,7 +20,7 @@ HANDSHAKE = (
     b"GET /v1/messages HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: Upgrade\r\nupgrade: websocket\r\n"
     b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 )
-REQUEST = json.dumps({"model": "sim/echo", "messages": [{"role": "user", "content": "Hello"}]})
+REQUEST = {"model": "sim/echo", "messages": [{"role": "user", "content": "Hello"}]}
 
 
 each_worker_class = pytest.mark.parametrize("worker_class", ["asyncio", "uvloop", "trio"])
@@ -49,11 +48,8 @@ def read_until(client: socket.socket, text: bytes) -> bytes:
 
 def check_responses(server: Hypercorn) -> None:
     """Check one of each kind: a response, and the refusal of a WebSocket."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port)
-    connection.request("POST", "/v1/chat/completions", REQUEST, {"content-type": "application/json"})
-    response = connection.getresponse()
-    assert (response.status, b"Hello" in response.read()) == (200, True)
-    connection.close()
+    response, received = server.request("POST", "/v1/chat/completions", REQUEST)
+    assert (response.status, b"Hello" in received) == (200, True)
     with server.connect() as client:
         client.sendall(HANDSHAKE)
         head, _, body = read_until(client, b'"error"').partition(b"\r\n\r\n")
@@ -121,11 +117,8 @@ def test_its_configuration_is_reloaded(tmp_path: Path) -> None:
             ("[models]\nafter = 'nowhere/x'\n", 422),
         ):
             file.write_text(text)
-            connection = http.client.HTTPConnection("127.0.0.1", server.port)
-            connection.request("POST", "/admin/reload", headers={"x-api-key": admin})
-            response = connection.getresponse()
-            assert (response.status, response.read()[:1]) == (status, b"{")
-            connection.close()
+            response, received = server.request("POST", "/admin/reload", x_api_key=admin)
+            assert (response.status, received[:1]) == (status, b"{")
             assert b'"after"' in server.get("/v1/models")
 
 

@@ -1,7 +1,5 @@
 """The cost of a start and of the first request, in what they load and call: times depend on the machine."""
 
-import http.client
-import json
 import signal
 import socket
 import threading
@@ -71,12 +69,9 @@ class ReportingServer(Server):
 
     def post(self) -> int:
         """Send a request, and return the number of its calls."""
-        body = json.dumps({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]})
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
-        connection.request("POST", "/v1/messages", body)
-        response = connection.getresponse()
-        assert (response.status, b"Hello" in response.read()) == (200, True)
-        connection.close()
+        body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+        response, received = self.request("POST", "/v1/messages", body)
+        assert (response.status, b"Hello" in received) == (200, True)
         return int(self.wait_for_line(r"^calls (\d+) collector True$")[1])
 
 

@@ -1,6 +1,5 @@
 """Responses in the background at real gateways that share a store: one is killed, and each cancels the other's."""
 
-import http.client
 import json
 import signal
 import time
@@ -25,18 +24,10 @@ PATH = "/v1/responses"
 
 class Gateway(GatewayProcess):
     def call(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
-        try:
-            connection.request(
-                method, path, None if body is None else json.dumps(body), {"content-type": "application/json"}
-            )
-            response = connection.getresponse()
-            text = response.read()
-            assert response.status == 200, text
-            found: dict[str, Any] = json.loads(text)
-            return found
-        finally:
-            connection.close()
+        response, text = self.request(method, path, body)
+        assert response.status == 200, text
+        found: dict[str, Any] = json.loads(text)
+        return found
 
     def begin(self, words: int) -> str:
         """Begin a response that takes a second for ten words."""

@@ -1,8 +1,6 @@
 """Several worker processes on one address count together, and are seen one by one where that matters."""
 
 import fcntl
-import http.client
-import json
 import os
 import shutil
 import signal
@@ -23,28 +21,16 @@ from dragoman_server.telemetry.metrics import metrics_directory
 pytestmark = pytest.mark.process
 
 KEY = "metrics-0123456789-0123456789-0123456789"
-BODY = json.dumps({"model": "sim/echo", "messages": [{"role": "user", "content": "Hello"}]})
+BODY = {"model": "sim/echo", "messages": [{"role": "user", "content": "Hello"}]}
 REQUESTS = 8
 
 
 class Gateway(GatewayProcess):
     COMMAND = (*GatewayProcess.COMMAND, "--workers", "2")
 
-    def call(self, method: str, path: str, body: str | None = None) -> str:
-        """Send a request on its own connection, so that any worker may get it."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
-        headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
-        try:
-            connection.request(method, path, body, headers)
-            response = connection.getresponse()
-            assert response.status == 200
-            return response.read().decode()
-        finally:
-            connection.close()
-
     def samples(self, name: str) -> dict[str, float]:
         """Return the values of a metric by its label pid, "" without one."""
-        text = self.call("GET", "/metrics")
+        text = self.request("GET", "/metrics", authorization=f"Bearer {KEY}")[1].decode()
         return {
             sample.labels.get("pid", ""): sample.value
             for family in text_string_to_metric_families(text)
@@ -75,7 +61,7 @@ def test_they_count_together(gateway: Gateway, tmp_path: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.close(descriptor)
     for _ in range(REQUESTS):
-        gateway.call("POST", "/v1/chat/completions", BODY)
+        assert gateway.request("POST", "/v1/chat/completions", BODY)[0].status == 200
     gateway.wait_for("dragoman_requests_total", REQUESTS)
     for _ in range(4):  # whichever of them is scraped
         assert gateway.samples("dragoman_requests_total") == {"": REQUESTS}

@@ -38,24 +38,18 @@ LAST_S = 1.0
 
 
 class Gateway(GatewayProcess):
-    def call(self, method: str, path: str, body: str | None = None) -> str:
-        """Send a request on its own connection, so that any worker may get it. An empty text: the worker was killed."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
-        headers = {"authorization": f"Bearer {ADMIN}", "content-type": "application/json"}
+    def call(self, method: str, path: str, body: Any = None) -> str:
+        """Return the response's text. An empty one: the worker was killed."""
         try:
-            connection.request(method, path, body, headers)
-            response = connection.getresponse()
-            text = response.read().decode()
-            assert response.status == 200, text
-            return text
+            response, text = self.request(method, path, body, authorization=f"Bearer {ADMIN}")
         except (OSError, http.client.HTTPException):
             return ""
-        finally:
-            connection.close()
+        assert response.status == 200, text
+        return text.decode()
 
     def send(self, requests: int, models: tuple[str, ...]) -> None:
         bodies = [
-            json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello " * size}]})
+            {"model": model, "messages": [{"role": "user", "content": "Hello " * size}]}
             for model in models
             for size in (1, 10, 100)
         ]
