@@ -237,6 +237,23 @@ class FakeUpstreams(UpstreamClient):
         self.kept = set(urls), set(proxies)
 
 
+@asynccontextmanager
+async def other_turns() -> AsyncIterator[Callable[[], int]]:
+    """Run another task meanwhile. The function returns how many turns that has had."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(others)
+        yield lambda: turns
+        tasks.cancel_scope.cancel()
+
+
 Each = TypeVar("Each")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from gateway.fakes import other_turns
 
 from dragoman import RemoteProtocolError, RequestRefused
 from dragoman_server.http.request import BodyReader, ClientDisconnected
@@ -198,19 +199,9 @@ async def test_g12_a_bomb_is_not_unpacked(coding: str, pack: Callable[[bytes], b
 
 @pytest.mark.promise("S8")
 async def test_others_have_their_turn_while_a_chunk_is_decompressed() -> None:
-    turns = 0
-
-    async def others() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await anyio.lowlevel.checkpoint()
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(others)
+    async with other_turns() as turns:
         await read(gzip.compress(bytes(64 * MAX_PORTION)), coding="gzip", limit=64 * MAX_PORTION)
-        tasks.cancel_scope.cancel()
-    assert turns > 32
+    assert turns() > 32
 
 
 async def test_members_that_are_nearly_all_empty_stop_at_the_limit() -> None:

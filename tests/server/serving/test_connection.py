@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 from client_stream import FakeStream, connect
+from gateway.fakes import other_turns
 from msgspec.structs import replace
 from starlette.types import Receive, Scope, Send
 from virtual_time import VIRTUAL_BACKENDS
@@ -271,24 +272,16 @@ async def test_a_large_part_of_a_body_is_written_in_slices(length: bytes) -> Non
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    turns, writes = 0, list[tuple[int, int]]()
+    writes: list[tuple[int, int]] = []
 
     class FastClient(FakeStream):
         async def send_all(self, data: bytes, timeout: float | None) -> None:
-            writes.append((len(data), turns))
+            writes.append((len(data), turns()))
             self.sent += data
 
-    async def count_turns() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await anyio.lowlevel.checkpoint()
-
     stream = FastClient([GET], leaves=True)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(count_turns)
+    async with other_turns() as turns:
         await connect(sends_it, stream).run()
-        tasks.cancel_scope.cancel()
     sent = body if length else b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
     assert bytes(stream.sent).partition(b"\r\n\r\n")[2] == sent
     slices = [turn for size, turn in writes if size > 1000]

@@ -14,6 +14,7 @@ import anyio.lowlevel
 import httpx2
 import pytest
 from core.toy_framing import LENGTHS, LengthReader, LengthWriter, in_lengths
+from gateway.fakes import other_turns
 from http_certificate import Certificate, make_certificate
 from http_server import Peer, ScriptedServer, answering
 from virtual_time import REAL_BACKENDS
@@ -119,25 +120,15 @@ async def test_g11_a_compressed_body_is_decoded_and_its_headers_dropped() -> Non
 async def test_other_tasks_run_while_a_read_is_decompressed() -> None:
     body = gzip.compress(bytes(64 * MAX_PORTION))
     head = OK + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(body)
-    turns = 0
-
-    async def others() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await anyio.lowlevel.checkpoint()
-
     async with (
         ScriptedServer(answering(head, body)) as server,
         UpstreamClient() as client,
         client.open(UpstreamCall("GET", server.url)) as response,
-        anyio.create_task_group() as tasks,
     ):
         await response.receive()  # all of it has come
-        tasks.start_soon(others)
-        assert await response.read_all(64 * MAX_PORTION) == bytes(63 * MAX_PORTION)
-        tasks.cancel_scope.cancel()
-    assert turns > 32
+        async with other_turns() as turns:
+            assert await response.read_all(64 * MAX_PORTION) == bytes(63 * MAX_PORTION)
+    assert turns() > 32
 
 
 @one_backend

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 import rows
-from gateway.fakes import FakeClient, Script, call, http_scope
+from gateway.fakes import Script, call
 from gateway.scripted import (
     CHAT,
     NOON,
@@ -280,15 +280,9 @@ async def test_rows_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
 PRICES = (Price(model="*", input=1_000_000, output=1_000_000),)  # a dollar for a token
 
 
-def admin(path: str, gateway: ScriptedGateway) -> Any:
-    async def get() -> tuple[int | None, Any]:
-        client = FakeClient()
-        path_only, _, query = path.partition("?")
-        scope = {**http_scope(path_only, "GET", {"x-api-key": ADMIN}), "query_string": query.encode()}
-        await gateway.app(scope, client.receive, client.send)
-        return client.status, json.loads(client.body)
-
-    return get()
+async def admin(path: str, gateway: ScriptedGateway) -> tuple[int | None, Any]:
+    client = await call(gateway.app, path, method="GET", headers={"x-api-key": ADMIN})
+    return client.status, json.loads(client.body)
 
 
 async def test_the_operator_sees_what_each_key_has_used() -> None:
