@@ -9,8 +9,9 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 
 import anyio
@@ -451,18 +452,23 @@ async def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
             pass
 
 
+@contextmanager
+def locked(sqlite: Kind, kind: str = "IMMEDIATE") -> Iterator[None]:
+    """Hold the file meanwhile, as another process does."""
+    with closing(sqlite3.connect(sqlite.path, isolation_level=None)) as holder:
+        holder.execute(f"BEGIN {kind}")
+        yield
+
+
 @one_backend
 async def test_a_file_that_another_process_has_locked(sqlite: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman_server.responses.stores.sqlite._BUSY_S", 0.05)
     async with sqlite() as store:
         await store.put(response())
-        holder = sqlite3.connect(sqlite.path, isolation_level=None)
-        holder.execute("BEGIN IMMEDIATE")
-        with pytest.raises(ResponseStoreError, match="locked"):
-            await store.put(response("resp_2"))
-        assert await store.get("", "resp_1", NOW) == response(), "readers do not wait"
-        holder.execute("ROLLBACK")
-        holder.close()
+        with locked(sqlite):
+            with pytest.raises(ResponseStoreError, match="locked"):
+                await store.put(response("resp_2"))
+            assert await store.get("", "resp_1", NOW) == response(), "readers do not wait"
         assert await store.put(response("resp_2"))
 
 
@@ -470,22 +476,18 @@ async def test_others_run_while_a_call_waits_for_the_file(
     sqlite: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dragoman_server.responses.stores.sqlite._BUSY_S", 60)
-    async with sqlite() as store:
-        holder = sqlite3.connect(sqlite.path, isolation_level=None)
-        holder.execute("BEGIN IMMEDIATE")
-        done = []
+    done = []
+    async with sqlite() as store, anyio.create_task_group() as tasks:
 
         async def put() -> None:
             done.append(await store.put(response()))
 
-        async with anyio.create_task_group() as tasks:
+        with locked(sqlite):
             tasks.start_soon(put)
             for _ in range(5):
                 await anyio.sleep(0.01)
             assert done == []
-            holder.execute("ROLLBACK")
-        holder.close()
-        assert done == [True]
+    assert done == [True]
 
 
 async def test_a_call_waits_for_those_before_it_for_a_bounded_time(
@@ -493,16 +495,13 @@ async def test_a_call_waits_for_those_before_it_for_a_bounded_time(
 ) -> None:
     monkeypatch.setattr("dragoman_server.responses.stores.sqlite._BUSY_S", 60)
     async with sqlite() as store:
-        holder = sqlite3.connect(sqlite.path, isolation_level=None)
-        holder.execute("BEGIN IMMEDIATE")
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(store.put, response())
-            await anyio.sleep(0.01)
-            monkeypatch.setattr("dragoman_server.platform.sqlite_file.TURN_S", 0.05)
-            with pytest.raises(ResponseStoreError, match=r"the calls before this one took 0\.05 s"):
-                await store.get("", "resp_1", NOW)
-            holder.execute("ROLLBACK")
-        holder.close()
+            with locked(sqlite):
+                tasks.start_soon(store.put, response())
+                await anyio.sleep(0.01)
+                monkeypatch.setattr("dragoman_server.platform.sqlite_file.TURN_S", 0.05)
+                with pytest.raises(ResponseStoreError, match=r"the calls before this one took 0\.05 s"):
+                    await store.get("", "resp_1", NOW)
         assert await store.get("", "resp_1", NOW) == response()
 
 
@@ -512,12 +511,9 @@ async def test_a_file_that_cannot_be_opened_for_another_process(
 ) -> None:
     monkeypatch.setattr("dragoman_server.responses.stores.sqlite._BUSY_S", 0.05)
     sqlite.path.touch()
-    holder = sqlite3.connect(sqlite.path, isolation_level=None)
-    holder.execute("BEGIN EXCLUSIVE")
-    with pytest.raises(ResponseStoreError, match="locked"):
+    with locked(sqlite, "EXCLUSIVE"), pytest.raises(ResponseStoreError, match="locked"):
         async with sqlite():
             pass
-    holder.close()
 
 
 @one_backend
@@ -532,14 +528,10 @@ async def test_a_locked_file_delays_a_response_by_a_quarter_of_a_second(
 ) -> None:
     monkeypatch.setattr(sqlite_store, "PUT_S", PUT_S)
     async with sqlite() as store:
-        holder = sqlite3.connect(sqlite.path, isolation_level=None)
-        holder.execute("BEGIN IMMEDIATE")
         begun = anyio.current_time()
-        with pytest.raises(ResponseStoreError, match=r"not written within 0\.25 s"):
+        with locked(sqlite), pytest.raises(ResponseStoreError, match=r"not written within 0\.25 s"):
             await store.put(response())
         assert anyio.current_time() - begun < 2.0
-        holder.execute("ROLLBACK")
-        holder.close()
     async with sqlite() as store:
         assert await store.get("", "resp_1", NOW) == response(), "the writing went on"
 
