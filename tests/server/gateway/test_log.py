@@ -31,18 +31,6 @@ from dragoman_server.log import (
 )
 from dragoman_server.settings.secret import Mask
 
-HOSTILE = [
-    'm\n10:00:00 info request id="forged"',
-    "m\r\nx",
-    "m\x1b[2Jx",
-    "m\u2028x",
-    "m\u0085x",
-    "m\x00x",
-    "m\ud800x",
-    'a "quoted" name',
-    "m" * 100_000,
-]
-
 
 def record(path: str = "/v1/chat/completions", **more: object) -> RequestRecord:
     return RequestRecord(id="abc", protocol="openai_chat", path=path, **more)  # type: ignore[arg-type]
@@ -248,24 +236,12 @@ def check_lines(form: str, text: str) -> None:
     text.encode("utf-8")
 
 
-@pytest.mark.promise("S12")
-@pytest.mark.usefixtures("logger")
-@pytest.mark.parametrize("form", ["json", "text"])
-def test_a_hostile_name_is_one_printable_line(form: str) -> None:
-    for hostile in HOSTILE:
-        written = record(model=hostile, path=hostile, error=hostile, upstream_model=hostile)
-        text = line_of(form, written)
-        check_lines(form, text)
-        assert len(text) < 5000, hostile
-        if form == "json":
-            expected = hostile if len(hostile) < 500 else hostile[:500] + "..."
-            assert json.loads(text)["model"] == expected, hostile
-
-
 @pytest.mark.usefixtures("logger")
 @pytest.mark.parametrize("name", ["method", "path", "model", "upstream_model", "error"])
 def test_a_long_text_from_outside_is_cut(name: str) -> None:
-    assert json.loads(line_of("json", record(**{name: "x" * 501})))[name] == "x" * 500 + "..."
+    written = record(**{name: "x" * 100_000})
+    assert json.loads(line_of("json", written))[name] == "x" * 500 + "..."
+    assert len(line_of("text", written)) < 1000
 
 
 @pytest.mark.promise("S12")
