@@ -49,7 +49,7 @@ class ResponseTooLarge(ResponseStoreError):
     """A response is larger than the limit of the store."""
 
 
-# Not for the garbage collector: a conversation may have a million, and a full collection would stop all requests for a
+# Not for the garbage collector, because a store holds a million, and a full collection would stop all requests for a
 # second. Nothing in them can refer to them.
 class StoredItem(msgspec.Struct, frozen=True, gc=False):
     """One item of a conversation.

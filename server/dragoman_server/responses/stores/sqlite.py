@@ -1,4 +1,4 @@
-"""A response store in a SQLite file, which outlives the process and which several processes may share; or in memory.
+"""A response store in a SQLite file, which outlives the process and which several processes may share.
 
 The standard library's sqlite3 blocks, so it runs in a worker thread: one connection per process, used by one call at a
 time. A write-ahead log lets processes read while one of them writes; a writer waits for another one for a limited time.
@@ -16,7 +16,6 @@ import anyio
 from anyio.abc import TaskGroup
 
 from dragoman_server.platform import sqlite_file
-from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.responses.stores.base import (
     LOG_KEPT_S,
     MAX_LOG_BYTES,
@@ -165,10 +164,10 @@ class SQLiteResponseStore:
     """See ResponseStore.
 
     Args:
-        path: the file, created if it is missing; its folder must exist. None for memory, which this process alone has.
+        path: the file, created if it is missing; its folder must exist.
     """
 
-    def __init__(self, path: str | None, limits: ResponseStoreLimits) -> None:
+    def __init__(self, path: str, limits: ResponseStoreLimits) -> None:
         self._file = sqlite_file.SQLiteFile(FILE_FORMAT, path, ResponseStoreError)
         self._limits = limits
         self._writing: TaskGroup | None = None
@@ -185,13 +184,12 @@ class SQLiteResponseStore:
                 await writing.__aexit__(None, None, None)  # bounded by TURN_S and _BUSY_S
 
     async def put(self, response: StoredResponse) -> bool:
-        size = await _size_of(response)
-        if size > self._limits.max_bytes:
+        if self._is_too_large(response):
             return False
 
         async def write() -> Exception | None:
             try:
-                await self._in_room(size, lambda: self._insert(response))
+                await self._in_room(response.size, lambda: self._insert(response))
             except Exception as error:  # it is the caller's, and must not end the group
                 return error
             return None
@@ -216,10 +214,9 @@ class SQLiteResponseStore:
         return await self._file.call(lambda: self._delete(owner, id))
 
     async def open(self, response: StoredResponse) -> bool:
-        size = await _size_of(response)
-        if size > self._limits.max_bytes:
+        if self._is_too_large(response):
             return False
-        await self._in_room(size, lambda: self._insert(response))
+        await self._in_room(response.size, lambda: self._insert(response))
         return True
 
     async def append(self, key: ResponseKey, events: ResponseEvents, now: int) -> bool:
@@ -228,10 +225,9 @@ class SQLiteResponseStore:
     async def close(
         self, response: StoredResponse, events: ResponseEvents, lease: float | None = None
     ) -> bool:
-        size = await _size_of(response)
-        if size > self._limits.max_bytes:
+        if self._is_too_large(response):
             raise ResponseTooLarge(f"response {response.id} is too large for the response store")
-        return await self._in_room(size, lambda: self._close(response, events, lease))
+        return await self._in_room(response.size, lambda: self._close(response, events, lease))
 
     async def open_logs(
         self, keys: Collection[ResponseKey], lease: float | None = None
@@ -240,6 +236,9 @@ class SQLiteResponseStore:
 
     async def read_events(self, key: ResponseKey, after: int, now: int) -> EventPage | None:
         return await self._file.call(lambda: self._read_events(key, after, now))
+
+    def _is_too_large(self, response: StoredResponse) -> bool:
+        return response.size > self._limits.max_bytes
 
     async def _in_room(self, size: int, write: Callable[[], _T]) -> _T:
         """Run what writes so many bytes in the thread. On a full disk, make room and try it again."""
@@ -252,7 +251,7 @@ class SQLiteResponseStore:
                     if error.sqlite_errorcode != sqlite3.SQLITE_FULL or not self._drop_oldest(size):
                         raise
 
-        return await self._file.call(try_again, size)
+        return await self._file.call(try_again)
 
     # What follows runs in the thread.
 
@@ -422,7 +421,3 @@ class SQLiteResponseStore:
             ).fetchone()[0]
             rows = connection.execute(_EVENTS, (response, after + 1))
             return page_of(LogState(lease, first, next_number), after, (ResponseEvents(*row) for row in rows))
-
-
-async def _size_of(response: StoredResponse) -> int:
-    return await off_loop(response.size_without_items, lambda: response.size)
