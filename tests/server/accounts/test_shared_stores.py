@@ -45,7 +45,7 @@ from dragoman_server.accounts.stores.base import (
     Rate,
     Reservation,
 )
-from dragoman_server.accounts.stores.lua import CHANGE
+from dragoman_server.accounts.stores.lua import CHANGE, whole
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.operations import Add, Change, Release, Reserve
 from dragoman_server.accounts.stores.resilient import ResilientStore
@@ -560,7 +560,7 @@ async def test_the_state_of_the_server_is_kept(server: ValkeyServer) -> None:
         await store.apply(Change("up/a", Health.after_reset))
         lost = [(account, "", '{"disabled":"long ago"}') for account in ("up/a", "up/b")]
         await store._connection.evaluate(
-            CHANGE, ["dragoman:2:health"], msgspec.json.encode(lost), *store._settings
+            whole(CHANGE), ["dragoman:2:health"], msgspec.json.encode(lost), *store._settings
         )
         await until(lambda: "up/b" in store.health())
         found = {account: health.disabled for account, health in store.health().items()}

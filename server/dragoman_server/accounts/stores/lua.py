@@ -11,6 +11,8 @@ last use, if the gateway may not know them. Entries that are not needed after a 
 a script decides depends only on the gateways' clock.
 """
 
+from functools import cache
+
 from dragoman_server.accounts.stores.tables import CONVERSATION_S, ID_S, LEASE_RETRY_S, LEASE_S, TOLERANCE_S
 
 # Seconds for which the server holds entries after they have expired. Clocks of gateways may differ by that much.
@@ -40,9 +42,7 @@ end
 
 # Keys: health, used, the conversations' accounts, their expiries; then for each candidate requests, tokens, leases.
 # Returns the candidate's number or 0, and when there is room.
-RESERVE = (
-    _BEGINNING
-    + f"""
+RESERVE = f"""
 local candidates, accounts, healths, used = op.candidates, {{}}, {{}}, {{}}
 if #candidates == 0 then return {{{{0, 'inf'}}, {{}}, {{}}}} end
 for i, candidate in ipairs(candidates) do
@@ -128,23 +128,17 @@ for i, last_used in ipairs(redis.call('HMGET', KEYS[2], unpack(accounts))) do
 end
 return {{{{reserved, text(first_available_at)}}, healths, used}}
 """
-)
 
 # Keys: leases, tokens.
-RELEASE = (
-    _BEGINNING
-    + """
+RELEASE = """
 local rate = op.reservation.candidate.tokens
 redis.call('ZREM', KEYS[1], op.reservation.lease)
 if rate and op.tokens > 0 then count(KEYS[2], rate, op.tokens) end
 return {0, {}, {}}
 """
-)
 
 # Keys: the rates. Returns for each 0 or when it has room.
-SPEND = (
-    _BEGINNING
-    + """
+SPEND = """
 local function available_at()
   local times, full = {}, false
   for i, key in ipairs(KEYS) do
@@ -161,13 +155,10 @@ if not (op.at_once and full) then
 end
 return {times, {}, {}}
 """
-)
 
 # Keys: health. Has a list instead of the operation: each account, its health as the gateway has it, and the new one.
 # Returns false when one was not that.
-CHANGE = (
-    _BEGINNING
-    + """
+CHANGE = """
 local done, healths = 1, {}
 for _, change in ipairs(op) do
   local account, before, after = unpack(change)
@@ -184,12 +175,9 @@ for _, change in ipairs(op) do
 end
 return {done, healths, {}}
 """
-)
 
 # Keys: the counters; then, if the amount has a lease, the leases of the first. Returns the sum of each before.
-ADD = (
-    _BEGINNING
-    + f"""
+ADD = f"""
 local before, sum, leases = {{}}, 0, KEYS[#op.counters + 1]
 for i = 1, #op.counters do
   local key = KEYS[i]
@@ -220,48 +208,41 @@ if op.amount ~= 0 and (op.limit == cjson.null or sum <= op.limit) and put() then
 end
 return {{before, {{}}, {{}}}}
 """
-)
 
 # Keys: the ids.
-BIND_IDS = (
-    _BEGINNING
-    + f"""
+BIND_IDS = f"""
 for _, key in ipairs(KEYS) do
   local account = redis.call('GET', key)
   if not account or account == op.account then redis.call('SET', key, op.account, 'EX', {ID_S:.0f}) end
 end
 return {{0, {{}}, {{}}}}
 """
-)
 
 # Keys: the ids. Returns the account of the first known one, or ''.
-FIND_ACCOUNT = (
-    _BEGINNING
-    + """
+FIND_ACCOUNT = """
 for _, key in ipairs(KEYS) do
   local account = redis.call('GET', key)
   if account then return {account, {}, {}} end
 end
 return {'', {}, {}}
 """
-)
 
 # Keys: the tables of client keys. Returns names and tables in turn, or 0.
-READ_KEY_TABLES = (
-    _BEGINNING
-    + """
+READ_KEY_TABLES = """
 if (redis.call('HGET', KEYS[1], '') or '') == op.known then return {0, {}, {}} end
 return {redis.call('HGETALL', KEYS[1]), {}, {}}
 """
-)
 
 # Keys: the tables of client keys. Returns 1, or 0 if the table was another one.
-WRITE_KEY_TABLE = (
-    _BEGINNING
-    + """
+WRITE_KEY_TABLE = """
 if (redis.call('HGET', KEYS[1], op.name) or '') ~= op.before then return {0, {}, {}} end
 if op.after == '' then redis.call('HDEL', KEYS[1], op.name) else redis.call('HSET', KEYS[1], op.name, op.after) end
 redis.call('HSET', KEYS[1], '', op.version)
 return {1, {}, {}}
 """
-)
+
+
+@cache
+def whole(script: str) -> str:
+    """Return a script with what each one begins with."""
+    return _BEGINNING + script

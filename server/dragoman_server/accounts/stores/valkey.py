@@ -18,7 +18,7 @@ import msgspec
 from coredis.connection import BaseConnection
 
 from dragoman_server.accounts.stores.base import AccountStoreError, Operation
-from dragoman_server.accounts.stores.lua import CHANGE
+from dragoman_server.accounts.stores.lua import CHANGE, whole
 from dragoman_server.accounts.stores.operations import with_last_use
 from dragoman_server.accounts.stores.tables import MAX_CONVERSATIONS
 from dragoman_server.policy.health import INITIAL_HEALTH, Health
@@ -61,7 +61,7 @@ class ValkeyAccountStore:
             argument = operation.argument(self._health, self._raw)
             keys = operation.keys()
             response = await self._connection.evaluate(
-                operation.script, [_PREFIX + key for key in keys], argument, *self._settings
+                whole(operation.script), [_PREFIX + key for key in keys], argument, *self._settings
             )
             with self._connection.reading():
                 found, healths, uses = response
@@ -117,5 +117,5 @@ class ValkeyAccountStore:
             self._update_use(account.decode(), float(use))
         if lost:
             await evaluate(
-                connection, CHANGE, [_PREFIX + "health"], msgspec.json.encode(lost), *self._settings
+                connection, whole(CHANGE), [_PREFIX + "health"], msgspec.json.encode(lost), *self._settings
             )

@@ -9,6 +9,7 @@ Needs the extra `dragoman[valkey]`.
 
 from collections.abc import Collection, Iterable
 from contextlib import AbstractAsyncContextManager
+from functools import cache
 from typing import Any
 
 import anyio
@@ -151,9 +152,7 @@ end
 
 # Arguments: name, created, body, size, the limit, the oldest time, the lease or 0, the oldest log, the number of items
 # of the input, and three for each item.
-_PUT = (
-    _SHARED
-    + """
+_PUT = """
 local name, created, lease = ARGV[1], ARGV[2], ARGV[7]
 local owner, first, many = owner_of(name), 10, tonumber(ARGV[9])
 local input = hold(owner, first, first + 3 * many - 1)
@@ -170,12 +169,9 @@ count(tonumber(ARGV[4]))
 make_room(name, tonumber(created), tonumber(ARGV[5]))
 return 1
 """
-)
 
 # Arguments: name, and the time before which responses have expired.
-_GET = (
-    _SHARED
-    + """
+_GET = """
 expire(ARGV[2])
 local owner = owner_of(ARGV[1])
 local found = redis.call('HMGET', hash(ARGV[1]), 'created', 'body', 'lease', 'input', 'output')
@@ -191,12 +187,9 @@ for i = 4, 5 do
 end
 return {found[1], found[2], found[3] or '0', items[1], items[2]}
 """
-)
 
 # Arguments: owner, the time before which responses have expired, the limit of bytes, and the ids.
-_ITEMS = (
-    _SHARED
-    + """
+_ITEMS = """
 expire(ARGV[2])
 local found, left = {}, tonumber(ARGV[3])
 for i = 4, #ARGV do
@@ -211,26 +204,20 @@ for i = 4, #ARGV do
 end
 return found
 """
-)
 
-_DELETE = _SHARED + "return drop(ARGV[1])"
+_DELETE = "return drop(ARGV[1])"
 
 # Arguments: name, the number of the first event, how many, their frames, the limit of a log, the time, the limit.
-_APPEND = (
-    _SHARED
-    + """
+_APPEND = """
 local name = ARGV[1]
 if number(redis.call('HGET', hash(name), 'lease')) == 0 then return 0 end
 if not add(name, tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])) then return 0 end
 make_room(name, tonumber(ARGV[6]), tonumber(ARGV[7]))
 return 1
 """
-)
 
 # Arguments: as above, then the lease that it must have or 0, body, size, and three for each item of the output.
-_CLOSE = (
-    _SHARED
-    + """
+_CLOSE = """
 local name, created = ARGV[1], ARGV[6]
 local found = redis.call('HMGET', hash(name), 'lease', 'size', 'next')
 local lease = number(found[1])
@@ -245,12 +232,9 @@ redis.call('ZADD', LOGS, created, name)
 make_room(name, tonumber(created), tonumber(ARGV[7]))
 return 1
 """
-)
 
 # Arguments: the lease or 0, and names. Returns a number for each: is its log open?
-_OPEN_LOGS = (
-    _SHARED
-    + """
+_OPEN_LOGS = """
 local found = {}
 for i = 2, #ARGV do
   local open = number(redis.call('HGET', hash(ARGV[i]), 'lease')) > 0
@@ -259,12 +243,9 @@ for i = 2, #ARGV do
 end
 return found
 """
-)
 
 # Arguments: name, the number of the first event that is wanted, the oldest time of an end, the bytes of a page.
-_READ_EVENTS = (
-    _SHARED
-    + """
+_READ_EVENTS = """
 local name = ARGV[1]
 local log = redis.call('HMGET', hash(name), 'lease', 'next', 'created')
 if not log[1] or (number(log[1]) == 0 and number(log[3]) < tonumber(ARGV[3])) then return false end
@@ -281,7 +262,6 @@ while size < tonumber(ARGV[4]) do
 end
 return found
 """
-)
 
 
 class ValkeyResponseStore:
@@ -384,9 +364,14 @@ class ValkeyResponseStore:
     async def _call(self, seconds: float, script: str, *arguments: str | int | bytes) -> Any:
         try:
             with anyio.fail_after(seconds):
-                return await self._connection.evaluate(script, (), *arguments)
+                return await self._connection.evaluate(_whole(script), (), *arguments)
         except TimeoutError:
             raise ResponseStoreError(f"{self._connection.name}: no response within {seconds:g} s") from None
+
+
+@cache
+def _whole(script: str) -> str:
+    return _SHARED + script
 
 
 def _name(key: ResponseKey) -> str:
