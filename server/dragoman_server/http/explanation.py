@@ -115,7 +115,7 @@ def explained(
         "method": method,
         "path": unquote(path),
         "query_string": query.encode(),
-        "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()],
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
         SCOPE_KEY: key,
     }
     gateway = Gateway(settings, accounts=MemoryAccountStore())

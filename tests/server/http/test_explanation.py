@@ -167,3 +167,8 @@ def test_a_large_body_is_explained_at_the_command_line_as_well() -> None:
     file = explanation.explained(SETTINGS, "POST", "/v1/files", {}, b"x" * (SMALL_BYTES + 1))
     assert file.notes[0] == "a large body is sent while it arrives, and to one account only"
     assert not file.is_refused
+
+
+def test_a_header_at_the_command_line_may_have_any_characters() -> None:
+    body = json.dumps({"model": "counts/x", **ASK}).encode()
+    assert not explanation.explained(SETTINGS, "POST", "/v1/messages", {"x-name": "日本"}, body).is_refused
