@@ -218,6 +218,20 @@ def _add_with(fields: int) -> str:
     return valkey._ADD.replace(f"< {valkey._MAX_FIELDS}", f"< {fields}")
 
 
+async def test_a_server_that_has_too_many_rows_for_a_query_says_so(
+    valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert valkey.command("FLUSHALL") == b"+OK\r\n"
+    store = ValkeyUsageStore(valkey.url)
+    rows = [structs.replace(ODD, hour=NOW - 1 - hours) for hours in range(3)]
+    async with store.running():
+        await store.add(batch({row: counts() for row in rows}))
+        monkeypatch.setattr("dragoman_server.usage.stores.valkey.MAX_ROWS", 2)
+        assert (await store.read(UsageQuery(NOW - 2, NOW)))[0][1].requests == 2
+        with pytest.raises(UsageStoreError, match="more than 2 rows: ask for less at once"):
+            await store.read(ALL)
+
+
 async def test_stores_that_do_not_work(tmp_path: Path) -> None:
     (tmp_path / "other").write_bytes(b"SQLite format 3 or not")
     for path, message in (

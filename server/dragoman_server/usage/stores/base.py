@@ -30,7 +30,7 @@ MAX_GROUPS = 100_000
 
 
 class UsageStoreError(Exception):
-    """The store does not work. `str()` of it may name a host or a file."""
+    """The store does not work, or would have to read too much. `str()` of it may name a host or a file."""
 
 
 class UsageLabels(msgspec.Struct, frozen=True):

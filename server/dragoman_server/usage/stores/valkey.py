@@ -111,13 +111,16 @@ class ValkeyUsageStore:
 
     async def read(self, query: UsageQuery) -> list[UsageGroup]:
         # The server cannot add up by labels.
-        found = SQLiteUsageStore(None, max_rows=MAX_ROWS)
+        found, count = SQLiteUsageStore(None, max_rows=MAX_ROWS), 0
         async with found.running():
             hours = await self._connection.request(b"ZRANGEBYSCORE", _HOURS, query.since, f"({query.until}")
             with self._connection.reading():
                 for hour in map(int, hours):
                     fields = await self._connection.request(b"HGETALL", _hour_key(hour))
                     rows = await off_loop(len(fields) * _FIELD_BYTES, _rows, hour, fields)
+                    count += len(rows)
+                    if count > MAX_ROWS:  # of which the oldest would be dropped
+                        raise UsageStoreError(f"there are more than {MAX_ROWS} rows: ask for less at once")
                     await found.add(UsageBatch("", rows, {}, 0))
             return await found.read(query)
 
