@@ -372,7 +372,7 @@ class _TrioTlsStream(TrioStream):
         self, function: Callable[[], Result], *, timeout: float | None = None
     ) -> Result:
         """Call a function of the TLS object until it needs no more bytes of the peer."""
-        deadline = None if timeout is None else self._time() + timeout
+        deadline = math.inf if timeout is None else self._time() + timeout
         while True:
             result, unsent, is_done = None, self._outgoing.pending, True
             try:
@@ -381,10 +381,13 @@ class _TrioTlsStream(TrioStream):
                 is_done = False
             # What was there before follows with the next write: a reader must not wait for a peer that does not read.
             if self._outgoing.pending > unsent:
-                await self._send_outgoing(b"", timeout)
+                with trio.CancelScope(deadline=deadline) as scope:  # also while a writer has its turn
+                    await self._send_outgoing(b"", None)
+                if scope.cancelled_caught:
+                    raise TimeoutError("nothing was received in time")
             if is_done:
                 return cast(Result, result)
-            left = None if deadline is None else deadline - self._time()
+            left = None if timeout is None else deadline - self._time()
             if data := await TrioStream.receive(self, left):
                 self._incoming.write(data)
             else:

@@ -8,6 +8,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -431,6 +432,29 @@ async def test_records_are_sent_in_order_whether_or_not_that_waits(
     while not read.endswith(b"last"):
         read += await peer.receive_some()
     assert read == b"first" + MEGABYTES + b"last"
+
+
+def answer_key_update(stream: Any) -> bytes:
+    stream._outgoing.write(b"answer")
+    raise ssl.SSLWantReadError
+
+
+async def test_a_read_that_must_answer_waits_no_longer_for_the_writer(
+    tls_pair: TlsPair,
+    nursery: trio.Nursery,
+    autojump_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream, _ = tls_pair
+    assert stream.send_now(MEGABYTES) == b""
+    nursery.start_soon(stream.send_all, b"", None)
+    await trio.testing.wait_all_tasks_blocked()
+    monkeypatch.setattr(type(stream), "_read_records", answer_key_update)
+    started = trio.current_time()
+    with trio.fail_after(60), pytest.raises(TimeoutError):
+        await stream.receive(30)
+    assert trio.current_time() == started + 30
+    nursery.cancel_scope.cancel()
 
 
 async def answered(nursery: trio.Nursery, tmp_path: Path, *records: bytes, behind: bytes = b"") -> TrioStream:
