@@ -58,8 +58,11 @@ class RequestEvents:
 
     def _publish(self, kind: str, /, **members: JSON) -> None:
         """Publish an event, without what is not known. The members of each are explained in docs/feed.md."""
-        known = {name: value for name, value in members.items() if value is not None}
-        self._feed.publish(kind, self._record, {"request": self._record.id, "at": time(), **known})
+        data: JSONObject = {"request": self._record.id, "at": time()}
+        for name, value in members.items():  # a comprehension would be one more call
+            if value is not None:
+                data[name] = value
+        self._feed.publish(kind, self._record, data)
 
     def planned(self, *, stream: bool, losses: Ledger, session: str | None) -> None:
         """Publish where the request goes. session: the key of its conversation."""
