@@ -82,14 +82,14 @@ class OneOf(msgspec.Struct, frozen=True):
 class TakenIf(msgspec.Struct, frozen=True):
     """A member of a request that the reader takes only if others of its object have one of these values.
 
-    Of members with the same content it takes one, and the others are losses.
+    Of members with the same content it takes one, and the others are losses unless they are empty.
     """
 
     others: Mapping[str, tuple[JSON, ...]]
 
 
-# Why such a member is lost.
-RULED_OUT = "other members of the same object rule it out"
+# Why such a member is lost. Names of other objects' members may be the same, of which this is true as well.
+RULED_OUT = "not read next to the other members of its object"
 
 
 class Counters(msgspec.Struct, frozen=True):
@@ -263,7 +263,9 @@ def _is_read(value: JSONObject, member: JSON, row: Shape) -> bool:
     if type(row) is OneOf:
         return member in row.values
     if type(row) is TakenIf:
-        return all(value.get(name) in values for name, values in row.others.items())
+        return not has_content(member) or all(
+            value.get(name) in values for name, values in row.others.items()
+        )
     if type(row) is ByType:
         kind = member.get("type") if type(member) is dict else None
         shape = row.shapes.get(kind) if type(kind) is str else None

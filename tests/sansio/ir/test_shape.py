@@ -101,6 +101,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any], Any]] = {
     "only of this protocol": ({"thread": "t", "metadata": {"padding": 0}}, {}, {"thread": "t", "metadata": {"padding": 0}}),
     "in place of another one": ({"file_id": "f", "file": ""}, {}, None),
     "next to the one in whose place it may stand": ({"file_id": "f", "file": "a"}, {}, {"file_id": "f"}),
+    "empty next to it": ({"file_id": "", "file": "a"}, {}, None),
     "unknown": ({"x": {"y": None}, "z": False}, {}, {"x": {"y": None}, "z": False}),
     "several, in the order of the body": (
         {"x": 1, "metadata": {"padding": 0}, "z": 2, "thread": "t"},

@@ -27,6 +27,7 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
+from dragoman._ir.shape import has_content
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols.openai_chat.capabilities import ChatCapabilities as Capabilities
@@ -132,8 +133,13 @@ class PartWriter:
             body["name"] = message.name
 
     def put_member(self, name: str, value: JSON, path: str, body: JSONObject) -> None:
-        """Put a member of a message into `body`, which may have that of a message before that was merged with it."""
-        if body.setdefault(name, value) != value:
+        """Put a member of a message into `body`, which may have that of a message before that was merged with it.
+
+        An empty one gives way: SDKs send `prefix: false` with each message but the last.
+        """
+        if not has_content(body.get(name)):
+            body[name] = value
+        elif has_content(value) and body[name] != value:
             self.ledger.dropped(path, "merged with the message before it, which has another one")
 
     def without_sdk_members(self, node: AnyNode) -> AnyNode:
