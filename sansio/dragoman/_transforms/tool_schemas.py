@@ -19,6 +19,8 @@ from dragoman._wire.json_schema import referenced
 _COMBINATIONS = ("allOf", "anyOf", "oneOf")
 _REFUSED_AT_TOP = ("enum", "not")
 _ONLY_BELOW = "the upstream accepts it below the top of a schema only"
+# Of references and combinations within each other. People write three or four.
+_MAX_DEPTH = 16
 # Keywords with schemas by name, with several and with one.
 _BY_NAME = frozenset(("properties", "patternProperties", "dependentSchemas", "$defs", "definitions"))
 _SEVERAL = frozenset((*_COMBINATIONS, "prefixItems"))
@@ -41,7 +43,10 @@ def plain_schema(schema: JSONObject, path: str, altered: Callable[[str, str], No
     """
     top = _resolved(schema, schema)
     if not top.keys().isdisjoint(_COMBINATIONS):
-        top = _merged(top, path, altered)
+        for key in _COMBINATIONS:
+            if key in top:
+                altered(child(path, key), f"merged: {_ONLY_BELOW}")
+        top = _merged(top, top, set(), _MAX_DEPTH)
     for key in _REFUSED_AT_TOP:
         if key in top:
             altered(child(path, key), f"left out: {_ONLY_BELOW}")
@@ -62,14 +67,15 @@ def _resolved(schema: JSONObject, root: JSONObject) -> JSONObject:
     return {**found, **{key: value for key, value in schema.items() if key != "$ref"}}
 
 
-def _merged(schema: JSONObject, path: str, altered: Callable[[str, str], None]) -> JSONObject:
-    """Return the schema with the properties of what it combines, of which those are required that always are."""
+def _merged(schema: JSONObject, root: JSONObject, seen: set[str], depth: int) -> JSONObject:
+    """Return the schema with the properties of what it combines, of which those are required that always are.
+
+    seen: references so far. A repeated one adds nothing, since it may be within itself. depth: how many more levels.
+    """
     found: dict[str, dict[bytes, JSON]] = {}  # name -> the different schemas of it
     required = dict.fromkeys(_names(schema))
     for key in _COMBINATIONS:
-        parts = [_resolved(part, schema) for part in objects_in(schema.get(key))]
-        if key in schema:
-            altered(child(path, key), f"merged: {_ONLY_BELOW}")
+        parts = [_part(part, root, seen, depth) for part in objects_in(schema.get(key))]
         for part in parts:
             for name, each in _properties(part).items():
                 found.setdefault(name, {})[encode(each)] = each
@@ -83,6 +89,21 @@ def _merged(schema: JSONObject, path: str, altered: Callable[[str, str], None]) 
     rest = {key: value for key, value in schema.items() if key not in _COMBINATIONS}
     merged: JSONObject = {**rest, "properties": {**properties, **_properties(schema)}}
     return {**merged, "required": [*required]} if required else merged
+
+
+def _part(part: JSONObject, root: JSONObject, seen: set[str], depth: int) -> JSONObject:
+    """Return one of the schemas that are combined, itself without combinations."""
+    if depth == 0:
+        return {}
+    reference = part.get("$ref")
+    if type(reference) is str:
+        if reference in seen:
+            return {}
+        seen.add(reference)
+        part = _resolved(part, root)
+        if "$ref" in part:
+            return _part(part, root, seen, depth - 1)
+    return part if part.keys().isdisjoint(_COMBINATIONS) else _merged(part, root, seen, depth - 1)
 
 
 def _properties(schema: JSONObject) -> JSONObject:
