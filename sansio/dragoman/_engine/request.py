@@ -13,8 +13,7 @@ import msgspec
 from dragoman._engine.restore_signatures import restore_signatures
 from dragoman._engine.tokens import estimate_tokens
 from dragoman._ir.losses import Ledger, LossPolicy
-from dragoman._ir.request import Media, OpaquePart, Reasoning, Request
-from dragoman._ir.tools import FunctionTool
+from dragoman._ir.request import Media, OpaquePart, Request
 from dragoman._ir.undo import Undo
 from dragoman._ir.wrapped_signatures import Signer
 from dragoman._transforms.pass_context import (
@@ -36,9 +35,9 @@ from dragoman.protocols import client_spec, upstream_spec
 # A token of English text or code is about four bytes of JSON. Only for figures that a protocol requires before
 # the upstream reports the true ones, and for what a context window leaves.
 _BYTES_PER_TOKEN = 4
-# In a body of this size, images and ciphertexts have most of the bytes if there are any, and those are fewer tokens.
+# In a body of this size, images have most of the bytes if there are any, and those are no tokens.
 _LARGE = 128 * 1024
-_NO_TEXT = frozenset((Media, OpaquePart, Reasoning))
+_NO_TEXT = frozenset((Media, OpaquePart))
 
 # Bytes of a member that a response repeats: ten times the tools of an agent. A stream repeats it three times, with
 # its first event and with its last, however small those are.
@@ -400,10 +399,7 @@ def _count(body: bytes, received: Request, contents: Contents, window: int | Non
     Roughly if it is small or only text, and takes little of the context window.
     """
     tokens = len(body) // _BYTES_PER_TOKEN
-    is_text = len(body) < _LARGE or (
-        _NO_TEXT.isdisjoint(contents.subjects)
-        and not any(type(tool) is FunctionTool and tool.deferred for tool in received.tools)
-    )
+    is_text = len(body) < _LARGE or _NO_TEXT.isdisjoint(contents.subjects)
     return tokens if is_text and (window is None or tokens <= window // 4) else estimate_tokens(received)
 
 

@@ -196,23 +196,6 @@ def test_images_are_not_counted_by_their_bytes() -> None:
     assert translated(body)[1].prompt_tokens < 5_000
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"input": [{"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "A" * 400_000}]},
-        {
-            "input": "Hi",
-            "tools": [
-                {"type": "function", "name": "f", "description": "A" * 400_000, "defer_loading": True},
-            ],
-        },
-    ],
-)
-def test_ciphertexts_and_deferred_tools_are_not_counted_by_their_bytes(body: dict[str, Any]) -> None:
-    translator = RequestTranslator(client="openai_responses", upstream="openai_chat")
-    assert translator.translate(encode({"model": "m", **body})).prompt_tokens < 50_000
-
-
 def test_a_model_that_the_path_names_is_not_put_into_the_body() -> None:
     read = UPSTREAMS["anthropic_messages"].read_request
     spec = msgspec.structs.replace(
