@@ -13,16 +13,10 @@ import msgspec
 from dragoman._engine.restore_signatures import restore_signatures
 from dragoman._engine.tokens import estimate_tokens
 from dragoman._ir.losses import Ledger, LossPolicy
-from dragoman._ir.request import Media, OpaquePart, Request
+from dragoman._ir.request import Request
 from dragoman._ir.undo import Undo
 from dragoman._ir.wrapped_signatures import Signer
-from dragoman._transforms.pass_context import (
-    CacheKeySource,
-    Contents,
-    PassContext,
-    ReasoningLookup,
-    find_contents,
-)
+from dragoman._transforms.pass_context import CacheKeySource, PassContext, ReasoningLookup, find_contents
 from dragoman._transforms.pipeline import Passes
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import LONG_TEXT, JSONObject, decode, decode_object, encode, encode_long, too_deep
@@ -35,9 +29,8 @@ from dragoman.protocols import client_spec, upstream_spec
 # A token of English text or code is about four bytes of JSON. Only for figures that a protocol requires before
 # the upstream reports the true ones, and for what a context window leaves.
 _BYTES_PER_TOKEN = 4
-# In a body of this size, images have most of the bytes if there are any, and those are no tokens.
+# Bodies of this size mostly have images in them, whose bytes are no tokens.
 _LARGE = 128 * 1024
-_NO_TEXT = frozenset((Media, OpaquePart))
 
 # Bytes of a member that a response repeats: ten times the tools of an agent. A stream repeats it three times, with
 # its first event and with its last, however small those are.
@@ -240,8 +233,7 @@ class RequestTranslator:
         upstream_model = received.model if model is None else model
         if not upstream_model:
             raise _no_model()
-        contents = find_contents(received.messages)
-        tokens = _count(body, received, contents, self._capabilities.context_window)
+        tokens = _count(body, received, self._capabilities.context_window)
         capabilities = self._capabilities.for_prompt(tokens)
         context = PassContext(
             self._client,
@@ -249,7 +241,7 @@ class RequestTranslator:
             capabilities,
             ledger,
             received,
-            contents,
+            find_contents(received.messages),
             rewritten=rewritten,
             signed_reasoning=signed_reasoning,
             reasoning_lookup=reasoning_lookup,
@@ -393,14 +385,11 @@ class RequestTranslator:
         )
 
 
-def _count(body: bytes, received: Request, contents: Contents, window: int | None) -> int:
-    """Return about how many tokens the prompt has.
-
-    Roughly if it is small or only text, and takes little of the context window.
-    """
+def _count(body: bytes, received: Request, window: int | None) -> int:
+    """Return about how many tokens the prompt has: roughly if it is small, and takes little of the context window."""
     tokens = len(body) // _BYTES_PER_TOKEN
-    is_text = len(body) < _LARGE or _NO_TEXT.isdisjoint(contents.subjects)
-    return tokens if is_text and (window is None or tokens <= window // 4) else estimate_tokens(received)
+    is_small = len(body) < _LARGE and (window is None or tokens <= window // 4)
+    return tokens if is_small else estimate_tokens(received)
 
 
 def _no_model() -> RequestRefused:
