@@ -17,7 +17,7 @@ from dragoman._wire.json import JSON, JSONObject, decode_object, encode, objects
 from dragoman._wire.json_schema import referenced
 
 _COMBINATIONS = ("allOf", "anyOf", "oneOf")
-_REFUSED_AT_TOP = ("enum", "not")
+_REFUSED_AT_TOP = frozenset((*_COMBINATIONS, "enum", "not", "$ref"))
 _ONLY_BELOW = "the upstream accepts it below the top of a schema only"
 # Of references and combinations within each other. People write three or four.
 _MAX_DEPTH = 16
@@ -25,15 +25,19 @@ _MAX_DEPTH = 16
 _BY_NAME = frozenset(("properties", "patternProperties", "dependentSchemas", "$defs", "definitions"))
 _SEVERAL = frozenset((*_COMBINATIONS, "prefixItems"))
 _ONE = frozenset(("items", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else"))
+_WITH_SCHEMAS = _BY_NAME | _SEVERAL | _ONE
 
 
 def with_items(schema: JSONObject) -> JSONObject:
     """Return the schema with `items` in each array, itself if they have them."""
-    if b'"array"' not in (text := encode(schema)):
+    text = encode(schema)
+    if text.find(b'"array"') < 0 or not any(map(_lacks_items, _schemas_in(schema))):
         return schema
     copy = decode_object(text, "the schema")
-    _add_items(copy)
-    return schema if copy == schema else copy
+    for each in _schemas_in(copy):
+        if _lacks_items(each):
+            each["items"] = {}
+    return copy
 
 
 def plain_schema(schema: JSONObject, path: str, altered: Callable[[str, str], None]) -> JSONObject:
@@ -41,13 +45,15 @@ def plain_schema(schema: JSONObject, path: str, altered: Callable[[str, str], No
 
     altered: is called with place and text for each keyword at the top that is merged or left out.
     """
+    if _REFUSED_AT_TOP.isdisjoint(schema) and schema.get("type") == "object" and "properties" in schema:
+        return with_items(schema)  # as nearly all are
     top = _resolved(schema, schema)
     if not top.keys().isdisjoint(_COMBINATIONS):
         for key in _COMBINATIONS:
             if key in top:
                 altered(child(path, key), f"merged: {_ONLY_BELOW}")
         top = _merged(top, top, set(), _MAX_DEPTH)
-    for key in _REFUSED_AT_TOP:
+    for key in ("enum", "not"):
         if key in top:
             altered(child(path, key), f"left out: {_ONLY_BELOW}")
             top = {name: value for name, value in top.items() if name != key}
@@ -116,19 +122,22 @@ def _names(schema: JSONObject) -> list[str]:
     return [name for name in found if type(name) is str] if type(found) is list else []
 
 
-def _add_items(schema: JSONObject) -> None:
-    remaining: list[JSON] = [schema]
-    while remaining:
-        each = remaining.pop()
-        if type(each) is not dict:
+def _schemas_in(schema: JSONObject) -> list[JSONObject]:
+    """Return the schema and all schemas in it."""
+    found = [schema]
+    for each in found:
+        if each.keys().isdisjoint(_WITH_SCHEMAS):
             continue
-        for key, value in each.items():
+        for key in _WITH_SCHEMAS.intersection(each):
+            value = each[key]
             if key in _BY_NAME and type(value) is dict:
-                remaining += value.values()
-            elif key in _SEVERAL and type(value) is list:
-                remaining += value
-            elif key in _ONE:
-                remaining.append(value)
-        kind = each.get("type")
-        if kind == "array" or (type(kind) is list and "array" in kind):
-            each.setdefault("items", {})
+                value = [*value.values()]
+            elif key not in _SEVERAL:
+                value = [value]
+            found += objects_in(value)
+    return found
+
+
+def _lacks_items(schema: JSONObject) -> bool:
+    kind = schema.get("type")
+    return (kind == "array" or (type(kind) is list and "array" in kind)) and "items" not in schema
