@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from dragoman._wire.exceptions import child
 from dragoman._wire.json import JSON, JSONObject, decode_object, encode, objects_in
-from dragoman._wire.json_schema import referenced
+from dragoman._wire.json_schema import lacks_items, referenced
 
 _COMBINATIONS = ("allOf", "anyOf", "oneOf")
 _REFUSED_AT_TOP = frozenset((*_COMBINATIONS, "enum", "not", "$ref"))
@@ -31,11 +31,11 @@ _WITH_SCHEMAS = _BY_NAME | _SEVERAL | _ONE
 def with_items(schema: JSONObject) -> JSONObject:
     """Return the schema with `items` in each array, itself if they have them."""
     text = encode(schema)
-    if text.find(b'"array"') < 0 or not any(map(_lacks_items, _schemas_in(schema))):
+    if text.find(b'"array"') < 0 or not any(map(lacks_items, _schemas_in(schema))):
         return schema
     copy = decode_object(text, "the schema")
     for each in _schemas_in(copy):
-        if _lacks_items(each):
+        if lacks_items(each):
             each["items"] = {}
     return copy
 
@@ -136,8 +136,3 @@ def _schemas_in(schema: JSONObject) -> list[JSONObject]:
                 value = [value]
             found += objects_in(value)
     return found
-
-
-def _lacks_items(schema: JSONObject) -> bool:
-    kind = schema.get("type")
-    return (kind == "array" or (type(kind) is list and "array" in kind)) and "items" not in schema

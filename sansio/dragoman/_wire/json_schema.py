@@ -390,11 +390,9 @@ def _qualifies(schema: JSONObject) -> bool:
     """Check the rules for one schema, without the schemas in it."""
     if not _NOT_STRICT.isdisjoint(schema) or not any(key in schema for key in _TYPE_KEYS):
         return False
-    kind = schema.get("type")
-    kinds = kind if type(kind) is list else [kind]
-    if "array" in kinds and "items" not in schema:
-        return False  # "array schema missing items" (sigoden/aichat#1049, read 2026-11-22)
-    if "object" not in kinds:
+    if lacks_items(schema):
+        return False
+    if "object" not in _kinds(schema):
         return "properties" not in schema
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if type(properties) is not dict or type(required) is not list:
@@ -403,3 +401,16 @@ def _qualifies(schema: JSONObject) -> bool:
     # (ash-project/ash_ai#155), "Extra required key 'recipe' supplied" (dotnet/extensions#6302, both read 2026-11-22).
     names = {name for name in required if type(name) is str}
     return schema.get("additionalProperties") is False and properties.keys() == names
+
+
+def lacks_items(schema: JSONObject) -> bool:
+    """True for a schema of arrays that does not say of what.
+
+    "array schema missing items" (sigoden/aichat#1049, read 2026-11-22)
+    """
+    return "array" in _kinds(schema) and "items" not in schema
+
+
+def _kinds(schema: JSONObject) -> list[JSON]:
+    kind = schema.get("type")
+    return kind if type(kind) is list else [kind]

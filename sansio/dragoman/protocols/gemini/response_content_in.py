@@ -193,9 +193,8 @@ class CandidateReader(msgspec.Struct):
         kind = next((name for name in DATA_MEMBERS if part.get(name) is not None), None)
         signature = text_or_none(part.get(SIGNATURE))
         if kind == "functionCall" and type(part[kind]) is dict:
-            if (
-                type(text := part.get("text")) is str and text
-            ):  # a part has one of them, but nothing else checks that
+            # A part should have one of them only.
+            if type(text := part.get("text")) is str and text:
                 self._read_text(part, text, None, out)
             self._read_call(part[kind], signature, out)
         elif kind == "text" and type(part["text"]) is str:

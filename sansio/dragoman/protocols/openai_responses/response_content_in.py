@@ -398,10 +398,9 @@ class CallItem(OutputItem):
         if not self.started:
             self._start(item, text_or_none(item.get("name")) or "unknown", out)
         text = item.get("input" if self.custom else "arguments")
+        # Some servers send the object itself.
         if type(text) is dict and not self.emitted.text:
-            text = encode_text(
-                text
-            )  # the object itself, as in calls that some clients and servers of Chat send
+            text = encode_text(text)
         self.add_missing_text(text, out)
         self._end(out, item.get("status") != "incomplete")
 

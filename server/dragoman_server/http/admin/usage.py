@@ -16,7 +16,7 @@ from dragoman_server.http.operations import AdminRoute, ApiOperation
 from dragoman_server.http.usage import USAGE_PARAMETERS, UsageReport, usage_json, usage_query
 from dragoman_server.usage.stores.base import UsageStoreError
 
-UNREADABLE = "the usage store does not respond"
+UNREADABLE = "the usage store does not respond, or would have to return too much at once"
 
 
 def usage_routes(gateway: Gateway) -> Sequence[BaseRoute]:
