@@ -6,7 +6,6 @@ On both backends, with a real file and a real server.
 import logging
 import socket
 import sqlite3
-import stat
 import subprocess
 import sys
 import time
@@ -274,45 +273,6 @@ async def test_processes_take_no_more_than_there_is(name: str, tmp_path: Path, v
 
 
 # The file.
-
-
-def modes(folder: Path) -> set[int]:
-    return {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
-
-
-@one_backend
-async def test_the_file_outlives_the_store_and_is_private(tmp_path: Path) -> None:
-    store = SQLiteAccountStore(str(tmp_path / "a.db"))
-    async with store.running():
-        await cool(store, "up/a")
-        assert modes(tmp_path) == {0o600}
-    async with store.running():
-        assert store.health()["up/a"].cooldown_until == NOW + 1000
-
-
-BAD_FILES = {
-    "another program's": ("CREATE TABLE users (name)", "made by another program"),
-    "no database": ("", "file is not a database"),
-}
-
-
-@one_backend
-@pytest.mark.parametrize("name", BAD_FILES)
-async def test_a_file_of_another_program_is_an_error_at_the_start(tmp_path: Path, name: str) -> None:
-    statement, message = BAD_FILES[name]
-    path = tmp_path / "a.db"
-    if statement:
-        connection = sqlite3.connect(path)
-        connection.execute(statement)
-        connection.close()
-    else:
-        path.write_text("this is no database, and long enough to be looked at " * 100)
-    before = path.read_bytes()
-    store = ResilientStore(SQLiteAccountStore(str(path)), MemoryAccountStore())
-    with pytest.raises(AccountStoreError, match=message):
-        async with store.running():
-            pass
-    assert path.read_bytes() == before
 
 
 async def test_a_locked_file_is_an_error_and_delays_no_other_call(tmp_path: Path) -> None:
