@@ -1,8 +1,7 @@
 """One simulator and one gateway for each backend serve all tests of this folder.
 
-A test runs over every pair of protocols (`pair`) on one backend with the sync clients. The other backends and the async
-clients have the smoke of test_smoke.py, and what is about leaving and waiting: see each_backend of
-sdk_clients/processes.py.
+A test runs over every pair of protocols (`pair`) on one backend with the sync clients. On the other backends, and with
+the async clients, runs what is about leaving and waiting: see each_backend of sdk_clients/processes.py.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,7 +10,7 @@ from functools import cache
 
 import pytest
 from sdk_clients.processes import PAIRS, Gateway, Pair, Simulator
-from sdk_clients.sdk import Sdk, async_sdk, sync_sdk
+from sdk_clients.sdk import Sdk, sync_sdk
 
 
 @pytest.fixture(scope="session")
@@ -54,22 +53,15 @@ def gateway(backend: str, gateway_on: Callable[[str], Gateway]) -> Gateway:
 
 
 @pytest.fixture(scope="session")
-def sdk_of() -> Iterator[Callable[[str, str], Sdk]]:
-    """Makes the clients of a kind for a gateway, once: making them costs more than a request."""
+def sdk_of() -> Iterator[Callable[[str], Sdk]]:
+    """Makes the clients for a gateway, once: making them costs more than a request."""
     with ExitStack() as stack:
-        kinds = {"sync": sync_sdk, "async": async_sdk}
-        yield cache(lambda kind, url: stack.enter_context(kinds[kind](url)))
+        yield cache(lambda url: stack.enter_context(sync_sdk(url)))
 
 
 @pytest.fixture
-def kind() -> str:
-    """Of the clients. Tests that need the others have it as a parameter."""
-    return "sync"
-
-
-@pytest.fixture
-def sdk(kind: str, gateway: Gateway, sdk_of: Callable[[str, str], Sdk]) -> Sdk:
-    return sdk_of(kind, gateway.url)
+def sdk(gateway: Gateway, sdk_of: Callable[[str], Sdk]) -> Sdk:
+    return sdk_of(gateway.url)
 
 
 @pytest.fixture(params=PAIRS, ids=str)

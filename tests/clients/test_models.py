@@ -1,13 +1,12 @@
 """The lists of models, as the vendors' SDKs read them, of a gateway whose upstreams list theirs over HTTP."""
 
 import json
-from collections.abc import Callable
 
 import anthropic
 import openai
 import pytest
 from oracle import CHAT, MESSAGES, RESPONSES
-from sdk_clients.processes import ALIAS, SDK_PROTOCOLS, UPSTREAMS, Gateway, Simulator
+from sdk_clients.processes import ALIAS, SDK_PROTOCOLS, UPSTREAMS, Simulator
 from sdk_clients.sdk import Sdk
 
 pytestmark = pytest.mark.process
@@ -36,18 +35,15 @@ def test_the_models_are_listed(sdk: Sdk, protocol: str, listed: list[str]) -> No
 
 
 @pytest.mark.parametrize("limit", [1, 7, 1000])
-def test_the_sdk_turns_anthropics_pages(
-    gateway: Gateway, sdk_of: Callable[[str, str], Sdk], listed: list[str], limit: int
-) -> None:
-    client: anthropic.Anthropic = sdk_of("sync", gateway.url).client(MESSAGES)
+def test_the_sdk_turns_anthropics_pages(sdk: Sdk, listed: list[str], limit: int) -> None:
+    client: anthropic.Anthropic = sdk.client(MESSAGES)
     assert [model.id for model in client.models.list(limit=limit)] == listed
     backwards = client.models.list(limit=limit, before_id=listed[-1])
     assert [model.id for model in backwards.data] == listed[:-1][-limit:]
     assert backwards.has_more == (limit < len(listed) - 1)
 
 
-def test_a_model_is_shown_in_the_sdks_own_types(gateway: Gateway, sdk_of: Callable[[str, str], Sdk]) -> None:
-    sdk = sdk_of("sync", gateway.url)
+def test_a_model_is_shown_in_the_sdks_own_types(sdk: Sdk) -> None:
     one: openai.types.Model = sdk.client(CHAT).models.retrieve("messages/custom")
     assert (one.id, one.object, one.owned_by) == ("messages/custom", "model", "messages")
     other: anthropic.types.ModelInfo = sdk.client(MESSAGES).models.retrieve("messages/custom")
@@ -56,9 +52,7 @@ def test_a_model_is_shown_in_the_sdks_own_types(gateway: Gateway, sdk_of: Callab
 
 
 @pytest.mark.parametrize("protocol", [CHAT, MESSAGES, RESPONSES])
-def test_an_unknown_model_is_not_found(
-    gateway: Gateway, sdk_of: Callable[[str, str], Sdk], protocol: str
-) -> None:
+def test_an_unknown_model_is_not_found(sdk: Sdk, protocol: str) -> None:
     errors = {MESSAGES: anthropic.NotFoundError}
     with pytest.raises(errors.get(protocol, openai.NotFoundError), match="nobody/echo"):
-        sdk_of("sync", gateway.url).client(protocol).models.retrieve("nobody/echo")
+        sdk.client(protocol).models.retrieve("nobody/echo")

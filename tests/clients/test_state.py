@@ -16,8 +16,8 @@ import openai
 import pytest
 from command.process import GatewayProcess
 from oracle import GEMINI, MESSAGES, RESPONSES
-from sdk_clients.processes import UPSTREAMS, Gateway, Simulator, each_backend
-from sdk_clients.sdk import TIMEOUT_S, async_clients, sync_sdk
+from sdk_clients.processes import UPSTREAMS, Gateway, Simulator
+from sdk_clients.sdk import TIMEOUT_S, sync_sdk
 
 from dragoman import UPSTREAMS as SPECS
 
@@ -324,26 +324,3 @@ def test_tokens_of_responses(client: openai.OpenAI, name: str) -> None:
     first = client.responses.create(model="chat/echo", input=LONG)
     whole = client.responses.input_tokens.count(model=name, input="now", previous_response_id=first.id)
     assert whole.input_tokens > 1200
-
-
-# The async clients, once.
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
-@each_backend
-async def test_the_async_clients(url: str) -> None:
-    client, claude = async_clients(url)
-    async with client, claude:
-        first = await client.responses.create(model="messages/echo", input="one two")
-        model = "messages/echo"
-        second = await client.responses.create(model=model, input="three", previous_response_id=first.id)
-        assert second.usage.input_tokens == 5
-        assert (await client.responses.retrieve(second.id)).output == second.output
-        items = [item async for item in client.responses.input_items.list(second.id, limit=1)]
-        assert len(items) == 3
-        await client.responses.delete(second.id)
-        counted = await client.responses.input_tokens.count(model="messages/echo", input="Hello")
-        assert counted.input_tokens > 0
-        messages: Any = [{"role": "user", "content": "Hello"}]
-        assert (await claude.messages.count_tokens(model="chat/echo", messages=messages)).input_tokens > 0

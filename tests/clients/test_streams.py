@@ -64,9 +64,7 @@ def test_a_hundred_streams_at_once(gateway: Gateway) -> None:
 SILENT = f"silent@{KEEPALIVE_S * 3.5:g}"
 
 
-def test_the_stream_helpers_ignore_heartbeats(gateway: Gateway, sdk_of: Any) -> None:
-    sdk = sdk_of("sync", gateway.url)
-
+def test_the_stream_helpers_ignore_heartbeats(sdk: Sdk) -> None:
     def word_count_of(pair: Pair) -> int:
         body = body_of(pair.client, pair.model(SILENT), "Hello")
         return len(send(sdk, pair.client, Way.HELPER, body).meaning.text(Kind.TEXT).split())

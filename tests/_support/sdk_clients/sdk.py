@@ -1,4 +1,4 @@
-"""The official SDKs, called in one way whatever their protocol, and whether sync or async.
+"""The official SDKs, called in one way whatever their protocol.
 
 Nothing here knows the product. A request is the keyword arguments of the SDK's `create`; a response is the
 SDK's own object with what the oracle reads from it. A stream is taken in two ways: by its raw events, put
@@ -7,7 +7,6 @@ together in the plainest way a program would, and by the SDK's own helper.
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import json
 from collections.abc import Iterator
@@ -131,29 +130,20 @@ def _streaming(protocol: str, body: Body) -> Body:
 
 
 class Sdk:
-    """Both vendors' SDKs at one gateway, sync ones, or async ones whose loop runs while a call is made."""
+    """Both vendors' SDKs at one gateway."""
 
-    def __init__(
-        self, openai_client: Any, anthropic_client: Any, runner: asyncio.Runner | None = None
-    ) -> None:
+    def __init__(self, openai_client: Any, anthropic_client: Any) -> None:
         self._clients = {CHAT: openai_client, MESSAGES: anthropic_client, RESPONSES: openai_client}
-        self._runner = runner
-
-    def _result(self, value: Any) -> Any:
-        return value if self._runner is None else self._runner.run(value)
 
     def client(self, protocol: str) -> Any:
         """The SDK's client, for what is the same in all."""
         return self._clients[protocol]
 
     def create(self, protocol: str, body: Body, **options: Any) -> Any:
-        return self._result(resource(self._clients[protocol], protocol).create(**body, **options))
+        return resource(self._clients[protocol], protocol).create(**body, **options)
 
     def events(self, protocol: str, body: Body, into: list[Any]) -> None:
         """`create` with a stream; the events go into the list, those before an error too."""
-        if self._runner is not None:
-            self._runner.run(read_events(self._clients[protocol], protocol, body, into))
-            return
         with self.create(protocol, _streaming(protocol, body), stream=True) as stream:
             # One by one: an error leaves what came before it.
             for event in stream:
@@ -161,29 +151,16 @@ class Sdk:
 
     def final(self, protocol: str, body: Body) -> Any:
         """What the stream helper gives at its end."""
-        manager = resource(self._clients[protocol], protocol).stream(**_streaming(protocol, body))
-
-        async def final() -> Any:
-            async with manager as stream:
-                return await getattr(stream, _FINAL[protocol])()
-
-        if self._runner is not None:
-            return self._runner.run(final())
-        with manager as stream:
+        with resource(self._clients[protocol], protocol).stream(**_streaming(protocol, body)) as stream:
             return getattr(stream, _FINAL[protocol])()
 
     def parse(self, protocol: str, body: Body) -> Any:
         """The helper for typed responses."""
-        return self._result(resource(self._clients[protocol], protocol).parse(**body))
+        return resource(self._clients[protocol], protocol).parse(**body)
 
     def models(self, protocol: str) -> list[str]:
         """The ids of the listed models."""
-        listed = self._clients[protocol].models.list()
-
-        async def models() -> list[str]:
-            return [model.id async for model in listed]
-
-        return [model.id for model in listed] if self._runner is None else self._runner.run(models())
+        return [model.id for model in self._clients[protocol].models.list()]
 
 
 async def read_events(client: Any, protocol: str, body: Body, into: list[Any]) -> None:
@@ -220,13 +197,3 @@ def async_clients(url: str) -> tuple[openai.AsyncOpenAI, anthropic.AsyncAnthropi
         openai.AsyncOpenAI(base_url=url + "/v1", http_client=http, **_OPTIONS),
         anthropic.AsyncAnthropic(base_url=url, http_client=other_http, **_OPTIONS),
     )
-
-
-@contextmanager
-def async_sdk(url: str) -> Iterator[Sdk]:
-    """Both async clients, on asyncio."""
-    one, other = async_clients(url)
-    with asyncio.Runner() as runner:
-        yield Sdk(one, other, runner)
-        runner.run(one.close())
-        runner.run(other.close())
