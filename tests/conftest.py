@@ -13,7 +13,6 @@ import hypothesis
 import pytest
 from combinations import chosen
 from file_scheduling import FileScheduling
-from progress import Progress
 from virtual_time import AnyioBackend, backend
 
 # These health checks and the deadline measure the machine, and a slow one is no reason to fail.
@@ -36,12 +35,6 @@ def pytest_configure(config: pytest.Config) -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    terminal = session.config.pluginmanager.getplugin("terminalreporter")
-    if session.config.getoption("dist", "no") != "no" and terminal is not None:
-        session.config.pluginmanager.register(Progress(terminal))
 
 
 @pytest.hookimpl(optionalhook=True)
