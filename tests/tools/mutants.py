@@ -90,10 +90,7 @@ class Tree:
         return subprocess.Popen(
             [self.python, "tests/tools/mutant_tests.py", *arguments],
             cwd=self.place,
-            env={
-                **os.environ,
-                "COVERAGE_CORE": "ctrace",
-            },  # the one that has contexts on every Python version
+            env={**os.environ, "COVERAGE_CORE": "ctrace"},  # which has contexts on every version of Python
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -330,8 +327,6 @@ def selected(tree: Tree, options: argparse.Namespace, before: Json | None) -> tu
                 lost.append(old)
                 continue
             mutants.append(Mutant(each, package, old))
-            if each.qualname != old["qualname"] or each.before != old["before"]:
-                print(f"renamed: {old['qualname']}: {old['before']}\n   to: {each.qualname}: {each.before}")
     return mutants, lost
 
 

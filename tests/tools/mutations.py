@@ -10,10 +10,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from difflib import SequenceMatcher
-from functools import cache
 from itertools import pairwise
-from keyword import iskeyword
 from pathlib import Path
 from types import CodeType
 from typing import Any, TypeAlias
@@ -21,39 +18,18 @@ from typing import Any, TypeAlias
 _COMMENT = re.compile(r"(^\s*|  )#.*$", re.MULTILINE)
 _LOG_METHODS = {"critical", "debug", "error", "exception", "info", "log", "warning"}
 _COMPARE: dict[type[ast.AST], tuple[str, str]] = {
-    ast.Lt: ("<", "<="),
-    ast.LtE: ("<=", "<"),
-    ast.Gt: (">", ">="),
-    ast.GtE: (">=", ">"),
-    ast.Eq: ("==", "!="),
-    ast.NotEq: ("!=", "=="),
-    ast.Is: ("is", "is not"),
-    ast.IsNot: ("is not", "is"),
-    ast.In: ("in", "not in"),
-    ast.NotIn: ("not in", "in"),
-}
+    ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">"),
+    ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.Is: ("is", "is not"), ast.IsNot: ("is not", "is"),
+    ast.In: ("in", "not in"), ast.NotIn: ("not in", "in"),
+}  # fmt: skip
 _ARITHMETIC: dict[type[ast.AST], tuple[str, str]] = {
-    ast.Add: ("+", "-"),
-    ast.Sub: ("-", "+"),
-    ast.Mult: ("*", "//"),
-    ast.Div: ("/", "*"),
-    ast.FloorDiv: ("//", "*"),
-    ast.Mod: ("%", "*"),
-    ast.BitOr: ("|", "&"),
-    ast.BitAnd: ("&", "|"),
-}
-_CALLS = {
-    "all": "any",
-    "any": "all",
-    "endswith": "startswith",
-    "max": "min",
-    "min": "max",
-    "startswith": "endswith",
-}
+    ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "//"), ast.Div: ("/", "*"),
+    ast.FloorDiv: ("//", "*"), ast.Mod: ("%", "*"), ast.BitOr: ("|", "&"), ast.BitAnd: ("&", "|"),
+}  # fmt: skip
+_CALLS = {"all": "any", "endswith": "startswith", "max": "min"}
+_CALLS |= {other: name for name, other in _CALLS.items()}
 
 
-# How much of a change's text must be the same where something in it has another name now.
-ALIKE = 0.6
 # The names of the fields that find a change again when it has moved to another file.
 IDENTITY = ("qualname", "operator", "before", "after", "nth")
 
@@ -286,32 +262,11 @@ def choose(found: Sequence[Mutation], texts: dict[str, bytes], seed: int, count:
 
 
 def same(old: dict[str, Any], found: Sequence[Mutation]) -> Mutation | None:
-    """Find the change of another run by its function and lines, and by its file if several are alike.
-
-    If there is none, names may be others now: then take the one that is most like it of those with its syntax.
-    """
+    """Find the change of another run by its function and lines, and by its file if several are alike."""
     alike = [each for each in found if each.identity == [old[name] for name in IDENTITY]]
     alike = [each for each in alike if each.path == old["path"]] or alike
     alike = [each for each in alike if _stem(each.path) == _stem(old["path"])] or alike
-    if alike:
-        return alike[0] if len(alike) == 1 else None
-    form = _syntax(old["operator"], old["before"], old["after"])
-    matcher = SequenceMatcher(autojunk=False, b=f"{old['qualname']} {old['before']}")
-    nearest, best = None, ALIKE
-    for each in found:
-        if _syntax(each.operator, each.before, each.after) == form and each.nth == old["nth"]:
-            matcher.set_seq1(f"{each.qualname} {each.before}")
-            if (ratio := matcher.ratio()) > best:
-                nearest, best = each, ratio
-    return nearest
-
-
-@cache
-def _syntax(operator: str, before: str, after: str) -> tuple[str, ...]:
-    """What renaming leaves of a change: all words but Python's are the same."""
-    return operator, *(
-        re.sub(r"[^\W\d]\w*", lambda it: it[0] if iskeyword(it[0]) else "_", each) for each in (before, after)
-    )
+    return alike[0] if len(alike) == 1 else None
 
 
 def _stem(path: str) -> str:

@@ -67,21 +67,10 @@ def test_the_same_code_is_no_mutant() -> None:
     assert changed("return 1 * 1", "arithmetic") == []
 
 
-def test_the_name_of_a_change_does_not_depend_on_the_file_or_on_comments() -> None:
-    one = mutations(PATH, b"class A:\n    def f(self):\n        return 1 < self.b  # why\n")
-    two = mutations("elsewhere.py", b"class A:\n    def f(self):\n\n        return  1 < self.b\n")
-    assert [each.identity for each in one] == [each.identity for each in two]
-    assert {each.qualname for each in one} == {"A.f"}
-
-
-def test_a_change_is_found_again_in_another_file_and_under_other_names() -> None:
+def test_a_change_is_found_again_in_another_file() -> None:
     old = mutations(PATH, b"def f(book):\n    return book.size + 1\n")[0]
-    other = b"def g(a):\n    return a.limit + 1\n"
-    moved = mutations("other.py", other + b"def f(book):\n    return book.size + 1\n")
-    renamed = mutations("other.py", other + b"def f(undo):\n    return undo.size + 1\n")
-    for found in (moved, renamed):
-        new = same(old.as_dict(), found)
-        assert (new.qualname, new.operator) == ("f", old.operator)
+    moved = mutations("other.py", b"def g(a):\n    return a + 1\n\ndef f(book):\n    return book.size + 1\n")
+    assert same(old.as_dict(), moved).qualname == "f"
     assert same(old.as_dict(), mutations(PATH, b"def f(book):\n    return book.size\n")) is None
 
 
