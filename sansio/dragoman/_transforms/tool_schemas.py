@@ -45,9 +45,11 @@ def plain_schema(schema: JSONObject, path: str, altered: Callable[[str, str], No
 
     altered: is called with place and text for each keyword at the top that is merged or left out.
     """
-    if _REFUSED_AT_TOP.isdisjoint(schema) and schema.get("type") == "object" and "properties" in schema:
+    is_object = schema.get("type") == "object" and "properties" in schema
+    if is_object and _REFUSED_AT_TOP.isdisjoint(schema) and None not in schema.values():
         return with_items(schema)  # as nearly all are
-    top = _resolved(schema, schema)
+    # Some servers write `required: null` for none (MervinPraison/PraisonAI#3111, read 2026-12-01).
+    top = {key: value for key, value in _resolved(schema, schema).items() if value is not None}
     if not top.keys().isdisjoint(_COMBINATIONS):
         for key in _COMBINATIONS:
             if key in top:
@@ -59,6 +61,8 @@ def plain_schema(schema: JSONObject, path: str, altered: Callable[[str, str], No
             top = {name: value for name, value in top.items() if name != key}
     if "type" not in top:
         top = {"type": "object", **top}
+    elif type(top["type"]) is list and "object" in top["type"]:
+        top = {**top, "type": "object"}  # arguments are never null
     if top["type"] == "object" and "properties" not in top:
         top = {**top, "properties": {}}
     return with_items(top)
