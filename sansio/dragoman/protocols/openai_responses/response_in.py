@@ -111,7 +111,6 @@ class ResponsesReader:
         status = ""
         if response.get("status") is None and type(response.get("output")) is list:
             status = "incomplete" if response.get("incomplete_details") else "completed"
-            status = "failed" if response.get("error") else status
             self._ledger.altered("/status", f"the upstream did not report one: read as {status}")
         self._finish(response, status, out)
         return out
@@ -156,6 +155,9 @@ class ResponsesReader:
             status = event_status
         if status not in _END_STATUSES:
             raise unreadable_response(f"the response has status {status!r}, which is not a final status")
+        if status == "completed" and response.get("error"):
+            # "An error object returned when the model fails to generate a Response." (openai-python, response.py)
+            status = "failed"
         self._start(response, out)
         note_unread(response, _RESPONSE, "", self._ledger)
         self._ended = True
