@@ -208,6 +208,8 @@ class ChatReader:
         # Perplexity's whole responses have an empty delta besides (recorded in June 2026).
         if self._is_whole or (delta is None and state is None):
             delta = choice.get("message") or delta
+        if delta is None and type(choice.get("text")) is str:
+            delta = {"content": choice["text"]}  # of the older Completions, as some servers answer
         if state is None:
             CHOICES.check(len(self._choices) + 1, "/choices")
             state = self._choices[index] = ChoiceReader(
