@@ -33,6 +33,8 @@ from dragoman.protocols.openai_chat.tables import IMPLIED_INCLUDES, TITLE
 _TEMPLATE = "chat_template_kwargs"
 
 _SWITCH = {True: "adaptive", False: "disabled"}
+# Groq's name for what the model does anyway (console.groq.com/docs/reasoning), and no name.
+_NO_EFFORT = ("default", "")
 
 # Setting -> its member ("" for none) -> the field of ReasoningConfig that it sets, and the type of the value or what
 # each value means. All but the first are of compatible servers: Qwen, Z.ai, OpenRouter and vLLM (November 2026).
@@ -77,7 +79,9 @@ def read_reasoning(body: JSONObject, extra: JSONObject) -> ReasoningConfig | Non
             else:
                 value = holder.get(member)
                 meaning = values.get(value) if type(value) in (bool, str) else None
-            if meaning is not None and _agrees(field, found.setdefault(field, meaning), meaning):
+            if meaning in _NO_EFFORT:
+                del unread[member]
+            elif meaning is not None and _agrees(field, found.setdefault(field, meaning), meaning):
                 paths.setdefault(field, f"/{key}/{member}" if member else f"/{key}")
                 del unread[member]
         if unread:
