@@ -365,7 +365,7 @@ def _plain(value: object) -> JSON:
 def too_deep() -> RemoteProtocolError:
     """Return the error for a RecursionError: the value is nested deeper than the stack allows.
 
-    That is hundreds of levels or, from Python 3.13 on, thousands: ten times what any schema in the field needs. A
-    count of our own would cost as much as decoding the text.
+    That is hundreds of levels or, from Python 3.13 on, thousands: ten times what any schema in the field needs. Our
+    own count would cost as much as decoding the text.
     """
     return RemoteProtocolError("the JSON text is nested too deep")

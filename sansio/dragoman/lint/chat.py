@@ -27,7 +27,7 @@ _USAGE_PARTS = (
 # reasoning_content, reasoning, reasoning_details and thinking_blocks are no members of OpenAI's, but so widespread that
 # clients read them; so are stop_reason of a choice and server_tool_use_details of the usage. Fragments of custom calls
 # are not in the documents of the stream, only in the message's. Clients show the message of an error, and make
-# ids and times of their own for chunks without. Whole responses are validated by pydantic-ai, which fails without an
+# up ids and times for chunks without. Whole responses are validated by pydantic-ai, which fails without an
 # id (pydantic-ai#2996, read 2026-11-28), and for a time that is no number.
 SHAPES = Shapes("""
 Chunk: id~ str, choices [ChunkChoice], created~ int, model~ str, object "chat.completion.chunk", moderation? any, obfuscation? str, service_tier? "auto" "default" "flex" "scale" "priority" "fast", system_fingerprint? str, usage? Usage

@@ -1,7 +1,7 @@
 """Turn failures of upstreams into errors that clients may see.
 
 An upstream's key, its money and the way to it are the operator's business, not the client's, so a failure of these gets
-a text of our own with the names in the configuration. Every other error keeps the upstream's text, without secrets
+our own text with the names in the configuration. Every other error keeps the upstream's text, without secrets
 (which some servers repeat), its address, and the name of the customer. Only texts are changed here: the core gives an
 error the form of the client's protocol (`translate_error`, or Failed in a stream).
 """

@@ -4,7 +4,7 @@ A server's members are kept exactly as they came, with the pieces of a stream jo
 them the server needs back. The text is taken once, from the first member that has it. In a request, entries of
 `reasoning_details` and `thinking_blocks` may carry wrapped signatures or another vendor's; those become signatures of
 that vendor's protocol. Everything else is one block, with a signature of Chat's own. A message has its text in one
-string and its calls in one list, so only the ids of our own entries show where between them a block was.
+string and its calls in one list, so only the ids of our entries show where between them a block was.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ OPAQUE_FIELDS = ("audio", "images")
 # Groq's list of the uses of its built-in tools.
 EXECUTED_TOOLS = "executed_tools"
 
-# The format name of our own entries in reasoning_details.
+# The format name of our entries in reasoning_details.
 SIGNATURE_FORMAT = "dragoman-v1"
 
 # The counters in details that only this protocol has. The others have a field in Usage, or follow from the total.
