@@ -32,22 +32,25 @@ def split_stop_sequences(
     too many.
     """
     stops = [value] if isinstance(value, str) else value
-    if limit is None or not isinstance(stops, list) or not all(isinstance(each, str) for each in stops):
+    if not isinstance(stops, list) or not all(isinstance(each, str) for each in stops):
         return value, ()
-    STOP_SEQUENCES.check(len(stops), path)
-    STOP_CHARACTERS.check(sum(map(len, stops)), path)
-    if len(stops) <= limit:
-        return (value if stops else None), ()
+    if limit is not None:
+        STOP_SEQUENCES.check(len(stops), path)
+        STOP_CHARACTERS.check(sum(map(len, stops)), path)
+    sent: list[JSON] = []
     to_search: list[str] = []
-    for number, each in enumerate(stops[limit:], limit):
-        if each and len(each) <= MAX_STOP_CHARS:
+    for number, each in enumerate(stops):
+        place = f"{path}/{number}" if stops is value else path
+        if not each:
+            # "stop_sequences: each stop sequence must be non-empty" (mcp-web-ui#5, read 2026-12-01)
+            ledger.dropped(place, "an empty stop sequence was left out: it is refused, or ends no text")
+        elif limit is None or len(sent) < limit:
+            sent.append(each)
+        elif len(each) <= MAX_STOP_CHARS:
             to_search.append(each)
         else:
-            ledger.dropped(
-                f"{path}/{number}" if stops is value else path,
-                "an empty or very long stop sequence is not searched for",
-            )
-    return stops[:limit] or None, tuple(to_search)
+            ledger.dropped(place, "a very long stop sequence is not searched for")
+    return value if len(sent) == len(stops) > 0 else sent or None, tuple(to_search)
 
 
 class _Search:
