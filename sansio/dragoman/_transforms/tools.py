@@ -60,6 +60,8 @@ def fit_tools(request: Request, context: PassContext) -> Request:
     declared = _names_of(tools)
     kept = declared if fitter.accepts(tools, declared) else _NONE
     if not kept:
+        if request.protocol != context.upstream.name:
+            tools = _each_name_once(tools, context.ledger)
         tools = tuple([fitter.tool(tool) for tool in tools])
         declared = _names_of(tools)
     if not fitter.accepts_calls(context.contents, kept):
@@ -72,7 +74,10 @@ def fit_tools(request: Request, context: PassContext) -> Request:
         context.undo = msgspec.structs.replace(
             context.undo, origins=fitter.origins, used_ids=used_ids, declared=declared
         )
-    if choice is request.tool_choice and (tools is request.tools or all(map(is_, tools, request.tools))):
+    same = tools is request.tools or (
+        len(tools) == len(request.tools) and all(map(is_, tools, request.tools))
+    )
+    if choice is request.tool_choice and same:
         return request  # as most are
     return msgspec.structs.replace(request, tools=tools, tool_choice=choice)
 
@@ -82,6 +87,20 @@ _NONE: frozenset[str] = frozenset()
 
 def _names_of(tools: tuple[Tool, ...]) -> frozenset[str]:
     return frozenset([tool.name for tool in tools if type(tool) is not HostedTool])
+
+
+def _each_name_once(tools: tuple[Tool, ...], ledger: Ledger) -> tuple[Tool, ...]:
+    """Return the tools without further ones of the same name, as two MCP servers may have.
+
+    Anthropic and DeepSeek answer "tools: Tool names must be unique." (onyx#9229, openhanako#789), Google "Duplicate
+    function declaration found" (smarter#537, all read 2026-12-01). A client runs one of them, whichever was called.
+    """
+    kept: dict[object, Tool] = {}
+    for tool in tools:
+        key = id(tool) if type(tool) is HostedTool else (tool.namespace, tool.name)
+        if kept.setdefault(key, tool) is not tool:
+            ledger.dropped(tool.path, "an earlier tool has the same name")
+    return tuple(kept.values())
 
 
 def _refuse_without_its_tool(request: Request, context: PassContext) -> None:

@@ -66,7 +66,7 @@ def drop_unsupported(request: Request, context: PassContext) -> Request:
         refused -= _ACCEPTED_AT_NONE
     for param in () if refused.isdisjoint(left) else [each for each in left if each in refused]:
         if left.pop(param) is not False or param not in _NO_LOSS_IF_FALSE:
-            ledger.dropped(request.path_of(param), "the upstream's model refuses this setting")
+            ledger.dropped(request.path_of(param), "the upstream or its model refuses this setting")
     if not capabilities.sampling_pair and "temperature" in left and "top_p" in left:
         # "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
         # (BerriAI/litellm#15097, read 2026-11-22)
