@@ -321,45 +321,6 @@ async def interrupt_soon(stream: TrioStream) -> None:
     stream.interrupt()
 
 
-async def test_tls_has_the_same_errors(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, tmp_path: Path
-) -> None:
-    certificate = make_certificate(tmp_path)
-    done = trio.Event()
-
-    async def serve(plain: trio.SocketStream) -> None:
-        async with plain:
-            peer = trio.SSLStream(plain, certificate.server(), server_side=True, https_compatible=True)
-            assert await peer.receive_some() == b"hello"
-            await peer.send_all(b"ok")
-            await done.wait()
-
-    ours, theirs = trio.socket.socketpair()
-    nursery.start_soon(serve, trio.SocketStream(theirs))
-    raw = socket.socket(fileno=ours.detach())
-    raw.setblocking(False)
-    stream = await TrioStream.open(raw, certificate.client(), "127.0.0.1")
-    await stream.send_all(b"hello", 1)
-    assert await stream.receive(1) == b"ok"
-    assert stream.is_reusable()
-    begun = trio.current_time()
-    with pytest.raises(TimeoutError):
-        await stream.receive(30)
-    assert trio.current_time() == begun + 30
-    nursery.start_soon(interrupt_soon, stream)
-    with pytest.raises(InterruptedError):
-        await stream.receive(30)
-    assert trio.current_time() == begun + 31
-    done.set()
-    assert await stream.receive(1) == b"", "most servers send no close_notify"
-    stream.abort()
-    with pytest.raises(ConnectionError):
-        await stream.receive(1)
-    with pytest.raises(ConnectionError):
-        await stream.send_all(b"x", 1)
-    assert not stream.is_reusable()
-
-
 TlsPair = tuple[TrioStream, "trio.SSLStream[trio.SocketStream]"]
 
 
@@ -379,6 +340,33 @@ async def tls_pair(tmp_path: Path) -> AsyncIterator[TlsPair]:
     yield stream, peer
     stream.abort()
     await trio.aclose_forcefully(peer)
+
+
+async def test_tls_has_the_same_errors(
+    tls_pair: TlsPair, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
+    stream, peer = tls_pair
+    await stream.send_all(b"hello", 1)
+    assert await peer.receive_some() == b"hello"
+    await peer.send_all(b"ok")
+    assert await stream.receive(1) == b"ok"
+    assert stream.is_reusable()
+    begun = trio.current_time()
+    with pytest.raises(TimeoutError):
+        await stream.receive(30)
+    assert trio.current_time() == begun + 30
+    nursery.start_soon(interrupt_soon, stream)
+    with pytest.raises(InterruptedError):
+        await stream.receive(30)
+    assert trio.current_time() == begun + 31
+    await peer.transport_stream.aclose()
+    assert await stream.receive(1) == b"", "most servers send no close_notify"
+    stream.abort()
+    with pytest.raises(ConnectionError):
+        await stream.receive(1)
+    with pytest.raises(ConnectionError):
+        await stream.send_all(b"x", 1)
+    assert not stream.is_reusable()
 
 
 @pytest.mark.usefixtures("way")
@@ -457,58 +445,36 @@ async def test_a_read_that_must_answer_waits_no_longer_for_the_writer(
     nursery.cancel_scope.cancel()
 
 
-async def answered(nursery: trio.Nursery, tmp_path: Path, *records: bytes, behind: bytes = b"") -> TrioStream:
+async def answered(tls_pair: TlsPair, *records: bytes, behind: bytes = b"") -> TrioStream:
     """Return a stream with TLS, to which its peer has sent these records. behind: sent without TLS."""
-    certificate = make_certificate(tmp_path)
-    sent = trio.Event()
-
-    async def serve(plain: trio.SocketStream) -> None:
-        async with plain:
-            peer = trio.SSLStream(plain, certificate.server(), server_side=True, https_compatible=True)
-            await peer.receive_some()
-            for record in records:
-                await peer.send_all(record)
-            await plain.send_all(behind)
-            sent.set()
-            with trio.move_on_after(5):
-                await peer.receive_some()
-
-    ours, theirs = trio.socket.socketpair()
-    nursery.start_soon(serve, trio.SocketStream(theirs))
-    raw = socket.socket(fileno=ours.detach())
-    raw.setblocking(False)
-    stream = await TrioStream.open(raw, certificate.client(), "127.0.0.1")
-    await stream.send_all(b"hello", 1)
-    await sent.wait()
+    stream, peer = tls_pair
+    for record in records:
+        await peer.send_all(record)
+    await peer.transport_stream.send_all(behind)
     return stream
 
 
 async def test_records_that_nobody_has_read_make_a_stream_unusable(
-    nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tls_pair: TlsPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They came in one read of the socket, so no look at it finds them: they would answer the next request."""
     monkeypatch.setattr(trio_stream, "READ_SIZE", 16 * 1024)
-    stream = await answered(nursery, tmp_path, b"x" * (16 * 1024), b"x")
+    stream = await answered(tls_pair, b"x" * (16 * 1024), b"x")
     assert len(await stream.receive(1)) == 16 * 1024
     assert TrioStream.is_reusable(stream)
     assert not stream.is_reusable()
     assert await stream.receive(1) == b"x"
     assert stream.is_reusable()
-    stream.abort()
 
 
-async def test_small_records_are_read_together(nursery: trio.Nursery, tmp_path: Path) -> None:
+async def test_small_records_are_read_together(tls_pair: TlsPair) -> None:
     """So a peer that sends a record for each byte does not hold the loop."""
-    stream = await answered(nursery, tmp_path, *[b"x"] * 100)
+    stream = await answered(tls_pair, *[b"x"] * 100)
     assert len(await stream.receive(1)) == 100
-    stream.abort()
 
 
-async def test_what_is_no_record_behind_some_is_an_error_and_no_end(
-    nursery: trio.Nursery, tmp_path: Path
-) -> None:
-    stream = await answered(nursery, tmp_path, b"x", b"x", behind=b"HTTP/1.1 400 Bad Request")
+async def test_what_is_no_record_is_an_error_and_no_end(tls_pair: TlsPair) -> None:
+    stream = await answered(tls_pair, b"x", b"x", behind=b"HTTP/1.1 400 Bad Request")
     assert await stream.receive(1) == b"xx"
     with pytest.raises(ssl.SSLError, match="WRONG_VERSION_NUMBER"):
         await stream.receive(1)
-    stream.abort()

@@ -6,8 +6,10 @@ import ssl
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -16,14 +18,14 @@ import pytest
 from core.toy_framing import LENGTHS, LengthReader, LengthWriter, in_lengths
 from gateway.fakes import other_turns
 from http_certificate import Certificate, make_certificate
-from http_server import Peer, ScriptedServer, answering
+from http_server import Peer, Script, ScriptedServer, answering
 from virtual_time import REAL_BACKENDS
 
 from dragoman.codec import SSE, Framing
 from dragoman.sse import Frame
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.platform.off_loop import INLINE_BYTES
-from dragoman_server.upstream.client import UpstreamClient
+from dragoman_server.upstream.client import UpstreamClient, UpstreamResponse
 from dragoman_server.upstream.content_coding import MAX_PORTION
 from dragoman_server.upstream.errors import (
     GatewayExhausted,
@@ -103,15 +105,21 @@ async def test_g13_the_bytes_that_the_server_gets() -> None:
         ]
 
 
+@asynccontextmanager
+async def opened(script: Script, **options: Any) -> AsyncIterator[UpstreamResponse]:
+    async with (
+        ScriptedServer(script) as server,
+        UpstreamClient() as client,
+        client.open(UpstreamCall("GET", server.url, **options)) as response,
+    ):
+        yield response
+
+
 @one_backend
 async def test_g11_a_compressed_body_is_decoded_and_its_headers_dropped() -> None:
     body = gzip.compress(b"hello" * 100)
     head = OK + b"Content-Encoding: gzip\r\nx: y\r\nContent-Length: %d\r\n\r\n" % len(body)
-    async with (
-        ScriptedServer(answering(head, body)) as server,
-        UpstreamClient() as client,
-        client.open(UpstreamCall("GET", server.url)) as response,
-    ):
+    async with opened(answering(head, body)) as response:
         assert response.headers == [("x", "y")]
         assert await response.read_all(500) == b"hello" * 100
 
@@ -120,11 +128,7 @@ async def test_g11_a_compressed_body_is_decoded_and_its_headers_dropped() -> Non
 async def test_other_tasks_run_while_a_read_is_decompressed() -> None:
     body = gzip.compress(bytes(64 * MAX_PORTION))
     head = OK + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(body)
-    async with (
-        ScriptedServer(answering(head, body)) as server,
-        UpstreamClient() as client,
-        client.open(UpstreamCall("GET", server.url)) as response,
-    ):
+    async with opened(answering(head, body)) as response:
         await response.receive()  # all of it has come
         async with other_turns() as turns:
             assert await response.read_all(64 * MAX_PORTION) == bytes(63 * MAX_PORTION)
@@ -136,11 +140,7 @@ async def test_other_tasks_run_while_a_read_is_decompressed() -> None:
 async def test_a_small_body_that_decompresses_to_much_stops_at_the_limit() -> None:
     body = gzip.compress(b"\0" * 50_000_000)
     head = OK + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(body)
-    async with (
-        ScriptedServer(answering(head, body)) as server,
-        UpstreamClient() as client,
-        client.open(UpstreamCall("GET", server.url)) as response,
-    ):
+    async with opened(answering(head, body)) as response:
         with pytest.raises(UpstreamTooLarge):
             await response.read_all(1_000_000)
 
@@ -183,11 +183,7 @@ async def test_a_stream_in_the_framing_of_the_call_becomes_server_sent_events(
         await begun.wait()
         await peer.send(body[-15:])
 
-    async with (
-        ScriptedServer(script) as server,
-        UpstreamClient() as client,
-        client.open(UpstreamCall("GET", server.url, framing=framing)) as response,
-    ):
+    async with opened(script, framing=framing) as response:
         decoded = framing is LENGTHS and media_type == LENGTHS.media_type
         expected = "text/event-stream" if decoded else f"{media_type}; x=y"
         assert dict(response.headers)["content-type"] == expected
@@ -211,11 +207,7 @@ async def test_a_large_frame_is_completed_in_a_thread() -> None:
     framing = Framing(LENGTHS.media_type, Reader)
     stream = in_lengths(b"data: 1\n\n") + LengthWriter().send(Frame(b"", bytes(INLINE_BYTES)))
     head = OK + b"Content-Type: %b\r\nContent-Length: %d\r\n\r\n" % (framing.media_type.encode(), len(stream))
-    async with (
-        ScriptedServer(answering(head, stream)) as server,
-        UpstreamClient() as client,
-        client.open(UpstreamCall("GET", server.url, framing=framing)) as response,
-    ):
+    async with opened(answering(head, stream), framing=framing) as response:
         assert len(await response.read_all(2 * INLINE_BYTES)) > INLINE_BYTES
     assert threads[0] == threading.get_ident()
     assert threading.get_ident() not in threads[-2:-1]
