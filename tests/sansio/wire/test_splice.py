@@ -98,49 +98,38 @@ def test_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
 # What is changed
 
 
-CASES: dict[str, tuple[bytes, bytes]] = {
-    "alone": (b'{"model":"m"}', b'{"model":"new/model"}'),
-    "first": (b'{"model":"m","a":1}', b'{"model":"new/model","a":1}'),
-    "last": (b'{"a":1,"model":"m"}', b'{"a":1,"model":"new/model"}'),
-    "odd blanks": (
-        b'\n{ "a"\t:1 ,\r\n "model" :  "m"\t}\n',
-        b'\n{ "a"\t:1 ,\r\n "model" :  "new/model"\t}\n',
-    ),
-    "null": (b'{"model":null,"a":1}', b'{"model":"new/model","a":1}'),
+def marked(text: bytes) -> tuple[bytes, bytes]:
+    """Return a body, and what comes out, of a text with <> around the value that is replaced."""
+    before, _, rest = text.partition(b"<")
+    old, _, after = rest.partition(b">")
+    return before + old + after, before + b'"new/model"' + after
+
+
+CASES = {
+    "alone": marked(b'{"model":<"m">}'),
+    "first": marked(b'{"model":<"m">,"a":1}'),
+    "last": marked(b'{"a":1,"model":<"m">}'),
+    "odd blanks": marked(b'\n{ "a"\t:1 ,\r\n "model" :  <"m">\t}\n'),
+    "null": marked(b'{"model":<null>,"a":1}'),
     "absent": (b'{"a":1}', b'{"model":"new/model","a":1}'),
     "absent, blanks": (b' { "a":1}', b' {"model":"new/model", "a":1}'),
     "empty": (b"{ }", b'{"model":"new/model" }'),
-    "nested ones stay": (
-        b'{"a":{"model":"m"},"b":["model"],"model":"m","c":{"model":"m"}}',
-        b'{"a":{"model":"m"},"b":["model"],"model":"new/model","c":{"model":"m"}}',
-    ),
-    "model as a value": (b'{"a":"model","model":"model"}', b'{"a":"model","model":"new/model"}'),
-    "a similar key": (b'{"a\\"model":"x","model":"m"}', b'{"a\\"model":"x","model":"new/model"}'),
-    "escaped key": (rb'{"mod\u0065l":"m"}', rb'{"mod\u0065l":"new/model"}'),
-    "escaped value": (rb'{"model":"\"m\\","a":1}', rb'{"model":"new/model","a":1}'),
-    "twice": (b'{"model":"a","x":1,"model":"b"}', b'{"model":"a","x":1,"model":"new/model"}'),
-    "twice the same": (b'{"model":"a","x":1,"model":"a"}', b'{"model":"a","x":1,"model":"new/model"}'),
-    "twice, one is escaped": (
-        rb'{"mod\u0065l":"a","model":"a","mod\u0065l":"a"}',
-        rb'{"mod\u0065l":"a","model":"a","mod\u0065l":"new/model"}',
-    ),
-    "twice, the first is an object": (
-        b'{"model":{"model":"x"},"model":"b"}',
-        b'{"model":{"model":"x"},"model":"new/model"}',
-    ),
-    "twice, the last is null": (b'{"model":"b","model":null }', b'{"model":"b","model":"new/model" }'),
-    "another key twice": (b'{"x":12,"model":"m","x":1}', b'{"x":12,"model":"new/model","x":1}'),
-    "another key twice the same": (b'{"x":1,"model":"m","x":1}', b'{"x":1,"model":"new/model","x":1}'),
-    "numbers keep their spelling": (
-        b'{"t":1.0,"u":1E+2,"model":"m","v":-0.0}',
-        b'{"t":1.0,"u":1E+2,"model":"new/model","v":-0.0}',
-    ),
-    "brackets in strings": (
-        b'{"x":"}]{[\\"","model":"m","x":"}"}',
-        b'{"x":"}]{[\\"","model":"new/model","x":"}"}',
-    ),
-    "a lone surrogate": (rb'{"x":"\ud83d","model":"m"}', rb'{"x":"\ud83d","model":"new/model"}'),
-    "bytes that are no UTF-8": (b'{"x":"\xff","model":"m"}', b'{"x":"\xff","model":"new/model"}'),
+    "nested ones stay": marked(b'{"a":{"model":"m"},"b":["model"],"model":<"m">,"c":{"model":"m"}}'),
+    "model as a value": marked(b'{"a":"model","model":<"model">}'),
+    "a similar key": marked(b'{"a\\"model":"x","model":<"m">}'),
+    "escaped key": marked(rb'{"mod\u0065l":<"m">}'),
+    "escaped value": marked(rb'{"model":<"\"m\\">,"a":1}'),
+    "twice": marked(b'{"model":"a","x":1,"model":<"b">}'),
+    "twice the same": marked(b'{"model":"a","x":1,"model":<"a">}'),
+    "twice, one is escaped": marked(rb'{"mod\u0065l":"a","model":"a","mod\u0065l":<"a">}'),
+    "twice, the first is an object": marked(b'{"model":{"model":"x"},"model":<"b">}'),
+    "twice, the last is null": marked(b'{"model":"b","model":<null> }'),
+    "another key twice": marked(b'{"x":12,"model":<"m">,"x":1}'),
+    "another key twice the same": marked(b'{"x":1,"model":<"m">,"x":1}'),
+    "numbers keep their spelling": marked(b'{"t":1.0,"u":1E+2,"model":<"m">,"v":-0.0}'),
+    "brackets in strings": marked(b'{"x":"}]{[\\"","model":<"m">,"x":"}"}'),
+    "a lone surrogate": marked(rb'{"x":"\ud83d","model":<"m">}'),
+    "bytes that are no UTF-8": marked(b'{"x":"\xff","model":<"m">}'),
 }
 
 
