@@ -15,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from unittest.mock import Mock
 
 import click
 import config_text
@@ -253,23 +254,18 @@ LONG = ["  " + "word " * 60 + "[bold]:smile: 1", "last"]
 COLOURED = [click.style(LONG[0], fg="green"), click.style(LONG[1], bold=True)]
 
 
-def test_a_terminal_gets_colours_and_no_wrapped_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_colours_and_no_line_is_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    stream = Terminal()
-    print_lines(COLOURED, stream, {"TERM": "xterm-256color"})
-    text = stream.getvalue()
-    assert "\x1b[" in text
-    assert re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() == LONG
-
-
-@pytest.mark.parametrize(
-    ("stream", "environ"),
-    [(io.StringIO(), {}), (Terminal(), {"NO_COLOR": "1"}), (Terminal(), {"TERM": "dumb"})],
-    ids=["pipe", "NO_COLOR", "dumb"],
-)
-def test_elsewhere_the_lines_are_plain(stream: io.StringIO, environ: dict[str, str]) -> None:
-    print_lines(COLOURED, stream, environ)
-    assert stream.getvalue().splitlines() == LONG
+    for stream, environ, coloured in (
+        (Terminal(), {"TERM": "xterm-256color"}, True),
+        (Terminal(), {"NO_COLOR": "1"}, False),
+        (Terminal(), {"TERM": "dumb"}, False),
+        (io.StringIO(), {}, False),
+    ):
+        print_lines(COLOURED, stream, environ)
+        text = stream.getvalue()
+        assert ("\x1b[" in text) is coloured, environ
+        assert re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() == LONG
 
 
 def test_a_banner_that_cannot_be_written_does_not_end_the_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,30 +343,17 @@ def test_the_module_is_the_same_command(
     assert (left.value.code, capsys.readouterr().out) == (0, f"dragoman {version('dragoman')}\n")
 
 
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        pytest.param(KeyboardInterrupt(), 130, id="during the imports"),
-        pytest.param(
-            OSError(errno.ENOSPC, "No space left on device"),
-            "dragoman: [Errno 28] No space left on device",
-            id="stdout is a file on a full disk",
-        ),
-    ],
-)
-def test_it_ends_without_a_traceback(
-    error: BaseException, code: int | str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_ends_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """During the imports, and when stdout is a file on a full disk."""
     import dragoman_server.__main__ as module
 
-    def fails(*args: object, **kwargs: object) -> None:
-        raise error
-
-    monkeypatch.setattr("dragoman_server.cli.commands.main", fails)
-    with pytest.raises(SystemExit) as left:
-        module.main()
-    gc.enable()
-    assert left.value.code == code
+    full = OSError(errno.ENOSPC, "No space left on device")
+    for error, code in ((KeyboardInterrupt(), 130), (full, f"dragoman: {full}")):
+        monkeypatch.setattr("dragoman_server.cli.commands.main", Mock(side_effect=error))
+        with pytest.raises(SystemExit) as left:
+            module.main()
+        gc.enable()
+        assert left.value.code == code
 
 
 def test_stdout_takes_any_text(monkeypatch: pytest.MonkeyPatch) -> None:

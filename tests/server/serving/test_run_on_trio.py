@@ -81,6 +81,13 @@ class Running:
         return stream
 
 
+async def started(app: ASGIApp, listener: socket.socket, nursery: trio.Nursery) -> Running:
+    running = Running(app, listener)
+    nursery.start_soon(running.run)
+    await running.ready.wait()
+    return running
+
+
 async def remainder_of(stream: trio.SocketStream) -> bytes:
     return b"".join([part async for part in stream])
 
@@ -88,9 +95,7 @@ async def remainder_of(stream: trio.SocketStream) -> bytes:
 async def test_a_stop_waits_for_open_responses_and_accepts_no_request(
     nursery: trio.Nursery, listener: socket.socket, autojump_clock: trio.testing.MockClock
 ) -> None:
-    running = Running(Application(length_s=100), listener)
-    nursery.start_soon(running.run)
-    await running.ready.wait()
+    running = await started(Application(length_s=100), listener, nursery)
     async with await running.get(b"/stream") as stream:
         signal.raise_signal(signal.SIGUSR1)
         await running.worker.stopping.wait()
@@ -109,9 +114,7 @@ async def test_a_stop_logs_the_number_of_open_requests_when_it_changes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "dragoman.server")
-    running = Running(Application(length_s=100), listener)
-    nursery.start_soon(running.run)
-    await running.ready.wait()
+    running = await started(Application(length_s=100), listener, nursery)
     async with await running.get(b"/stream") as first:
         await trio.sleep(10)
         async with await running.get(b"/stream") as second:
@@ -130,9 +133,7 @@ async def test_a_stop_logs_the_number_of_open_requests_when_it_changes(
 async def test_an_open_response_after_the_drain_is_cut(
     nursery: trio.Nursery, listener: socket.socket, autojump_clock: trio.testing.MockClock
 ) -> None:
-    running = Running(Application(), listener)
-    nursery.start_soon(running.run)
-    await running.ready.wait()
+    running = await started(Application(), listener, nursery)
     async with await running.get(b"/stream") as stream:
         signal.raise_signal(signal.SIGUSR1)
         assert not (await remainder_of(stream)).endswith(b"0\r\n\r\n"), (
@@ -149,9 +150,7 @@ async def test_a_second_signal_cuts_at_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "dragoman.server")
-    running = Running(Application(), listener)
-    nursery.start_soon(running.run)
-    await running.ready.wait()
+    running = await started(Application(), listener, nursery)
     async with await running.get(b"/stream") as stream:
         signal.raise_signal(signal.SIGUSR1)
         await running.worker.stopping.wait()
