@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from gateway.fakes import call as ask
 from gateway.mocked import mocked
 from http_server import Peer, ScriptedServer
+from msgspec import structs
 from virtual_time import REAL_BACKENDS
 
 from dragoman import UPSTREAMS
@@ -295,6 +296,27 @@ def bedrock(**settings: Any) -> UpstreamSettings:
     host = "bedrock-invoke"
     given = {"name": "up", "protocol": MESSAGES.name, "base_url": RUNTIME, "host": host, **settings}
     return UpstreamSettings(**given)
+
+
+async def test_the_signature_of_the_vector(aws: None) -> None:
+    url = f"{RUNTIME}/model/us.anthropic.claude-sonnet-5-v1:0/invoke"
+    headers = [("content-type", "application/json"), ("accept", "application/json"), ("connection", "close")]
+    call = UpstreamCall("POST", url, headers, b'{"max_tokens":1}')
+    account = AccountSettings(upstream="up", name="a")
+    signed = await authorize_cloud_call(call, bedrock(), MESSAGES, account, NOON)
+    assert signed == structs.replace(
+        call,
+        headers=[
+            *call.headers,
+            ("x-amz-date", "20261123T120000Z"),
+            (
+                "authorization",
+                "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20261123/us-east-1/bedrock/aws4_request, "
+                "SignedHeaders=content-type;host;x-amz-date, "
+                "Signature=75ca55fe8a27e769772ebb6e029a9321250b5936d3928cecee751ac19867b0f4",
+            ),
+        ],
+    )
 
 
 def is_signed(request: httpx2.Request, service: str, region: str, token: str | None) -> bool:
