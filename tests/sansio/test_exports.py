@@ -76,7 +76,7 @@ PUBLIC = [
         if not path.stem.startswith("_") and path.stem != "py"
     ),
 ]
-# Imported while tests are collected: what runs on import belongs to no test, see package_coverage.py.
+# Imported while tests are collected: what runs on import belongs to no test.
 MODULES = [importlib.import_module(name) for name in PUBLIC]
 
 # What one imports from `dragoman`. Everything else is in its submodules.
