@@ -212,36 +212,29 @@ class KnownModels:
         return model if known else OTHER
 
 
-class _Family:
-    """A metric of prometheus-client with all its label sets. child() is quicker than its labels(), and bounded."""
+class _Family(dict[tuple[str, ...], Any]):
+    """The counters of a metric by the values of their labels, as many as are allowed."""
 
-    __slots__ = ("_children", "_metric", "_spec")
+    __slots__ = ("_metric", "_spec")
 
     def __init__(self, spec: MetricSpec, metric: Any) -> None:
         self._spec = spec
         self._metric = metric
-        self._children: dict[tuple[str, ...], Any] = {}
 
-    def child(self, *labels: str) -> Any:
-        """Return the counter of a label set. labels: values, in the order of the specification."""
-        child = self._children.get(labels)
-        if child is None:
-            if len(self._children) >= MAX_LABEL_SETS:
-                return self._overflow()
-            child = self._children[labels] = self._metric.labels(*labels) if labels else self._metric
-        return child
-
-    def _overflow(self) -> Any:
-        labels = (OTHER,) * len(self._spec.labels)
-        if labels not in self._children:
-            self._children[labels] = self._metric.labels(*labels)
+    def __missing__(self, labels: tuple[str, ...]) -> Any:
+        if len(self) >= MAX_LABEL_SETS:
+            other = (OTHER,) * len(labels)
+            if other in self:
+                return self[other]
             _log.warning(
                 "the metric %s has %d label sets; what has further ones is counted as %r",
                 self._spec.name,
                 MAX_LABEL_SETS,
                 OTHER,
             )
-        return self._children[labels]
+            labels = other
+        counter = self[labels] = self._metric.labels(*labels) if labels else self._metric
+        return counter
 
 
 class Metrics:
@@ -274,11 +267,11 @@ class Metrics:
         self._families = families = {
             spec: _Family(spec, make(spec)) for spec in METRICS if spec not in _STATES
         }
-        self.open_requests = families[OPEN_REQUESTS].child()
-        self.open_streams = families[OPEN_STREAMS].child()
-        self.loop_stalls = families[LOOP_STALLS].child()
-        families[WORKERS].child().set(1)
-        families[BUILD].child(__version__, backend).set(1)
+        self.open_requests = families[OPEN_REQUESTS][()]
+        self.open_streams = families[OPEN_STREAMS][()]
+        self.loop_stalls = families[LOOP_STALLS][()]
+        families[WORKERS][()].set(1)
+        families[BUILD][__version__, backend].set(1)
 
     def count(self, record: RequestRecord) -> None:
         """Count a request that has ended."""
@@ -286,27 +279,27 @@ class Metrics:
         model = self._known.label(record.upstream, record.upstream_model)
         families = self._families
         status = "" if record.status is None else f"{record.status // 100}xx"
-        families[REQUESTS].child(
+        families[REQUESTS][
             record.protocol, upstream, model, key, status, record.outcome, record.error_kind or ""
-        ).inc()
+        ].inc()
         if record.attempts:
             self._count_attempts(record)
             where = record.protocol, upstream, model, "true" if record.stream else "false"
             if record.duration_s is not None:
-                families[DURATION].child(*where).observe(record.duration_s)
+                families[DURATION][where].observe(record.duration_s)
             first = record.first_content_s or record.first_byte_s
             if first is not None and record.outcome == "completed":
-                families[FIRST_BYTE].child(*where).observe(first)
+                families[FIRST_BYTE][where].observe(first)
             # A count of tokens has no output, and uses none.
             for kind, name in _TOKEN_FIELDS.items() if record.output_tokens is not None else ():
                 if tokens := getattr(record, name):
-                    families[TOKENS].child(upstream, model, key, kind).inc(tokens)
+                    families[TOKENS][upstream, model, key, kind].inc(tokens)
             if record.cached_share is not None:
-                families[CACHED_INPUT].child(upstream, model).observe(record.cached_share)
+                families[CACHED_INPUT][upstream, model].observe(record.cached_share)
             if record.cost_usd:
-                families[COST].child(upstream, model, key).inc(record.cost_usd)
+                families[COST][upstream, model, key].inc(record.cost_usd)
         for loss in record.losses:
-            families[LOSSES].child(record.protocol, upstream, loss.partition(" ")[0]).inc()
+            families[LOSSES][record.protocol, upstream, loss.partition(" ")[0]].inc()
 
     def _count_attempts(self, record: RequestRecord) -> None:
         ended = [(str(failure["account"]), "failed", str(failure["kind"])) for failure in record.failures]
@@ -318,7 +311,7 @@ class Metrics:
             ended.append((record.account, outcome, error))
         for account, outcome, error in ended:
             upstream, _, name = account.partition("/")
-            self._families[ATTEMPTS].child(upstream, name, outcome, error).inc()
+            self._families[ATTEMPTS][upstream, name, outcome, error].inc()
 
     def set_states(
         self,

@@ -58,7 +58,7 @@ WHOLE = json.dumps(
 ).encode()
 
 # Calls per steady event that comes alone, and per request without a stream. Metrics add calls to a request only.
-WITH_METRICS = 55
+WITH_METRICS = 49
 BOUNDS = {"asyncio": (30, 407), "trio": (32, 428)}
 # What TLS of the upstream adds.
 WITH_TLS = {"asyncio": (12, 22), "trio": (8, 22)}
