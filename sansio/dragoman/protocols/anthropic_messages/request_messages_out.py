@@ -306,7 +306,7 @@ def write_media(part: Media, ledger: Ledger) -> JSONObject:
         if part.kind != "image":
             source = _document_source(part, media_type, data, ledger)
         elif media_type in IMAGE_TYPES:
-            source = {"type": "base64", "media_type": IMAGE_TYPES[media_type], "data": data}
+            source = {"type": "base64", "media_type": media_type, "data": data}
         else:
             raise _refused(
                 part, f"the image type {media_type or '(none)'} is not one of jpeg, png, gif and webp"

@@ -100,14 +100,8 @@ SOURCE_TYPES: dict[str, tuple[str, Literal["base64", "text", "url", "file_id"]]]
     "file": ("file_id", "file_id"),
 }
 
-# Media types of clients -> those that the API accepts (anthropic 2.12.0, types/base64_image_source_param.py).
-IMAGE_TYPES: dict[str, str] = {
-    "image/jpeg": "image/jpeg",
-    "image/jpg": "image/jpeg",
-    "image/png": "image/png",
-    "image/gif": "image/gif",
-    "image/webp": "image/webp",
-}
+# anthropic 2.12.0, types/base64_image_source_param.py
+IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 # What is said of a mark on reasoning: "thinking.cache_control: Extra inputs are not permitted" (inspect_ai#3967, read
 # 2026-11-22).
