@@ -368,7 +368,7 @@ class Planner(msgspec.Struct, eq=False, dict=True, weakref=True):
             headers=head[1],
             streams=streams,
             conversation=self._conversation if self._sticky else None,
-            check_input=self.check_input,
+            check_input=self.check_input if translated.undo.origins else None,  # where the grammars are
             fallbacks=fallbacks,
         )
         if self.change is not None:

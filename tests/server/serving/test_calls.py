@@ -59,7 +59,7 @@ WHOLE = json.dumps(
 
 # Calls per steady event that comes alone, and per request without a stream. Metrics add calls to a request only.
 WITH_METRICS = 49
-BOUNDS = {"asyncio": (30, 407), "trio": (32, 428)}
+BOUNDS = {"asyncio": (30, 404), "trio": (32, 425)}
 # What TLS of the upstream adds.
 WITH_TLS = {"asyncio": (12, 22), "trio": (8, 22)}
 # Calls that a request adds if somebody reads the feed.
