@@ -248,6 +248,8 @@ class ContentBlockReader(msgspec.Struct):
             # Calls that code in a container makes come with their input in content_block_start.
             text = encode_text(arguments)
             out.append(events.ArgumentsDelta(block.number, text))
+        elif arguments and arguments != _parse_input(text):
+            self._ledger.dropped(f"/content/{block.index}/input", "the deltas of the block are its input")
         if text and not is_object_text(text):
             self._pending_call = block.number
         else:

@@ -2,7 +2,7 @@
 
 Every item has the same four steps: open (added), its deltas, done (the finished item) and close (the end of the
 response). Each keeps the text that it has emitted, so that a source that repeats it adds nothing, and a longer one adds
-the rest. Text that contradicts the emitted text adds nothing.
+the rest. Text that contradicts the emitted text adds nothing, and is recorded.
 """
 
 from __future__ import annotations
@@ -46,15 +46,6 @@ class _EmittedText:
             self.pieces[:] = ["".join(self.pieces)]
         return self.pieces[0] if self.pieces else ""
 
-    def missing_text(self, text: JSON) -> str:
-        """Return what `text` has beyond the emitted text. One that contradicts it adds nothing."""
-        if type(text) is not str:
-            return ""
-        if self.pieces and not text.startswith(self.pieces[0]):
-            return ""  # known without joining a long text for a short one
-        emitted = self.text
-        return text[len(emitted) :] if text.startswith(emitted) else ""
-
 
 class _PartTexts(dict[int, _EmittedText]):
     """The parts of one item that have emitted text, by index, in order of arrival.
@@ -74,9 +65,6 @@ class _PartTexts(dict[int, _EmittedText]):
         there are no parts but the announced ones.
         """
         return index if self.announced is None or index in self else self.announced
-
-    def missing_text(self, index: int, text: JSON) -> JSON:
-        return self[index].missing_text(text) if index in self else text
 
     def match_parts(self, texts: list[JSON]) -> list[int]:
         """Return for each part of a finished item the index under which its text came, else an unused one.
@@ -123,6 +111,19 @@ class OutputItem:
         self.ledger = ledger
         self.announced = True
         self.finished = False
+
+    def missing_text(self, emitted: _EmittedText | None, text: JSON) -> JSON:
+        """Return what a finished text has beyond the emitted one. One that contradicts it adds nothing."""
+        if emitted is None or type(text) is not str:
+            return text
+        # Known without joining a long text for a short one.
+        if (not emitted.pieces or text.startswith(emitted.pieces[0])) and text.startswith(emitted.text):
+            return text[len(emitted.text) :]
+        if text and not emitted.text.startswith(text):
+            self.ledger.altered(
+                f"/output/{self.index}", "what was streamed is kept: the finished text differs"
+            )
+        return None
 
     def open_pieces(self, block: int) -> list[str] | None:
         """Return the text so far of the open part that is this block, None if the item has none."""
@@ -203,7 +204,7 @@ class MessageItem(OutputItem):
         self, index: int, text: JSON, out: list[Event], refusal: bool, logprobs: JSON = None
     ) -> None:
         """Read the whole text of a part. Of its log probabilities the deltas may have had the first."""
-        self.add_text(index, self.parts.missing_text(index, text), out, refusal)
+        self.add_text(index, self.missing_text(self.parts.get(index), text), out, refusal)
         if logprobs:
             self._emit_logprobs(index, objects_in(logprobs)[self.logprobs.get(index, 0) :], out)
 
@@ -326,7 +327,7 @@ class ReasoningItem(OutputItem):
         out.append(events.ReasoningDelta(emitted.block, text, self._part, form))
 
     def add_missing_text(self, index: int, text: JSON, out: list[Event], summary: bool) -> None:
-        self.add_text(index, self.parts(summary).missing_text(index, text), out, summary)
+        self.add_text(index, self.missing_text(self.parts(summary).get(index), text), out, summary)
 
     def finish(self, item: JSONObject, out: list[Event]) -> None:
         for name in ("summary", "content"):
@@ -392,7 +393,7 @@ class CallItem(OutputItem):
             out.append(events.ArgumentsDelta(self.emitted.block, text))
 
     def add_missing_text(self, text: JSON, out: list[Event]) -> None:
-        self.add_text(self.emitted.missing_text(text), out)
+        self.add_text(self.missing_text(self.emitted, text), out)
 
     def finish(self, item: JSONObject, out: list[Event]) -> None:
         if not self.started:
