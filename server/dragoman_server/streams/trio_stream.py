@@ -356,10 +356,11 @@ class _TrioTlsStream(TrioStream):
 
     async def send_all(self, data: bytes | memoryview, timeout: float | None) -> None:
         self._check_open()
-        if self._cut:
-            raise BrokenPipeError("an earlier write was cut short")
         for start in range(0, len(data) or 1, READ_SIZE):
-            await self._send_outgoing(data[start : start + READ_SIZE], timeout)
+            async with self._sending:
+                if self._cut:
+                    raise BrokenPipeError("an earlier write was cut short")
+                await self._send_outgoing(data[start : start + READ_SIZE], timeout)
 
     def _records_of(self, data: bytes | memoryview) -> bytes:
         """Return what is to be sent for it, and what the TLS object wants to send before that."""
@@ -382,7 +383,9 @@ class _TrioTlsStream(TrioStream):
             # What was there before follows with the next write: a reader must not wait for a peer that does not read.
             if self._outgoing.pending > unsent:
                 with trio.CancelScope(deadline=deadline) as scope:  # also while a writer has its turn
-                    await self._send_outgoing(b"", None)
+                    async with self._sending:
+                        if not self._cut:
+                            await self._send_outgoing(b"", None)
                 if scope.cancelled_caught:
                     raise TimeoutError("nothing was received in time")
             if is_done:
@@ -394,15 +397,13 @@ class _TrioTlsStream(TrioStream):
                 self._incoming.write_eof()
 
     async def _send_outgoing(self, data: bytes | memoryview, timeout: float | None) -> None:
-        async with self._sending:
-            if self._cut:
-                return
-            self._cut = True
-            if self._unsent:
-                unsent, self._unsent = self._unsent, b""
-                await super().send_all(unsent, timeout)
-            await super().send_all(self._records_of(data), timeout)
-            self._cut = False
+        """Send the rest of earlier records, and those of `data`. Call it with the lock."""
+        self._cut = True
+        if self._unsent:
+            unsent, self._unsent = self._unsent, b""
+            await super().send_all(unsent, timeout)
+        await super().send_all(self._records_of(data), timeout)
+        self._cut = False
 
     def is_reusable(self) -> bool:
         # Records that wait here, no look at the socket finds.

@@ -422,6 +422,29 @@ async def test_records_are_sent_in_order_whether_or_not_that_waits(
     assert read == b"first" + MEGABYTES + b"last"
 
 
+async def test_a_write_waits_for_another_and_fails_if_that_is_cut(
+    tls_pair: TlsPair, nursery: trio.Nursery
+) -> None:
+    stream, _ = tls_pair
+    assert stream.send_now(MEGABYTES) == b""
+    ended: list[str] = []
+
+    async def write() -> None:
+        with pytest.raises(BrokenPipeError, match="an earlier write was cut short"):
+            await stream.send_all(b"last", None)
+        ended.append("second")
+
+    async with trio.open_nursery() as first:
+        first.start_soon(stream.send_all, b"", None)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(write)
+        await trio.testing.wait_all_tasks_blocked()
+        assert ended == []
+        first.cancel_scope.cancel()
+    await trio.testing.wait_all_tasks_blocked()
+    assert ended == ["second"]
+
+
 def answer_key_update(stream: Any) -> bytes:
     stream._outgoing.write(b"answer")
     raise ssl.SSLWantReadError
