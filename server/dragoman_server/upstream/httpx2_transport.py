@@ -17,7 +17,7 @@ from dragoman_server.hosts import StreamedContent
 from dragoman_server.streams.byte_stream import Take
 from dragoman_server.streams.connect import cause_of, is_of_machine
 from dragoman_server.upstream import errors
-from dragoman_server.upstream.transport import Http1Request
+from dragoman_server.upstream.transport import Http1Request, UpstreamTimeouts
 
 # Seconds for closing a connection to a proxy that does not connect.
 _CLOSE_S = 1.0
@@ -86,29 +86,40 @@ async def _pieces(content: StreamedContent) -> AsyncGenerator[bytes]:
 class _Connecting:
     """Bounds the time until a new connection is ready for its request, and closes one that does not become ready.
 
+    It bounds the time for the whole head of the response as well: httpcore2's timeout is for each read of it.
+
     httpcore2 2.16 waits for a proxy as long as for a response (http_proxy.py:258), and leaves a connection to a SOCKS
     proxy open that does not connect (socks_proxy.py:255). In its pool a connection counts as busy for ever whose
     handshake with the upstream fails (http_proxy.py:301), or that is cancelled before its request begins.
 
     Attributes:
         scope: Of the request. It is cancelled when the time is over.
+        phase: What has the time.
         stream: The new connection, None before it exists and once it is ready.
     """
 
-    def __init__(self, limit_s: float | None, transport: httpx2.AsyncBaseTransport) -> None:
+    def __init__(self, limits: UpstreamTimeouts, transport: httpx2.AsyncBaseTransport) -> None:
         self.scope = anyio.CancelScope()
-        self._limit_s = limit_s
+        self.phase = errors.UpstreamTimeoutPhase.CONNECT
+        self._limits = limits
         self._pool: Any = getattr(transport, "_pool", None)
         self.stream: AsyncResource | None = None
 
     async def trace(self, event: str, info: Mapping[str, Any]) -> None:
         """Take an event of the request. See the extension "trace" of httpcore2."""
-        if event.endswith("connect_tcp.started") and self._limit_s is not None:
-            self.scope.deadline = anyio.current_time() + self._limit_s
+        if event.endswith("connect_tcp.started"):
+            self._wait_within(self._limits.connect_s)
         elif event.endswith("connect_tcp.complete"):
             self.stream = info["return_value"]
         elif event.endswith(".send_request_headers.started") and info["request"].method != b"CONNECT":
-            self.scope.deadline, self.stream = math.inf, None
+            self._wait_within(None)
+            self.stream = None
+        elif event.endswith(".receive_response_headers.started") and info["request"].method != b"CONNECT":
+            self.phase = errors.UpstreamTimeoutPhase.READ
+            self._wait_within(self._limits.read_s)
+
+    def _wait_within(self, limit_s: float | None) -> None:
+        self.scope.deadline = math.inf if limit_s is None else anyio.current_time() + limit_s
 
     async def aclose(self) -> None:
         """Close a connection that has not become ready."""
@@ -180,7 +191,7 @@ class Httpx2Transport:
             "pool": limits.pool_s,
         }
         lines = request.head.split(b"\r\n")[1:-2]
-        connecting = _Connecting(limits.connect_s, self._transport)
+        connecting = _Connecting(limits, self._transport)
         response: httpx2.Response | None = None
         try:
             with _failures(where, self._by, connecting), connecting.scope:
@@ -200,8 +211,7 @@ class Httpx2Transport:
         finally:
             await connecting.aclose()
         if response is None:
-            phase = errors.UpstreamTimeoutPhase.CONNECT
-            raise errors.UpstreamTimeout(f"{where}: {phase.value} timeout", phase)
+            raise errors.UpstreamTimeout(f"{where}: {connecting.phase.value} timeout", connecting.phase)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         headers = [
             (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers.raw

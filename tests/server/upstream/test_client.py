@@ -498,6 +498,14 @@ async def test_a_response_by_a_proxy_may_take_longer_than_to_connect() -> None:
         assert await get(client, "http://up.example/", proxy=server.url, timeouts=timeouts) == b"hello"
 
 
+async def test_the_whole_head_of_a_response_by_a_proxy_has_the_time_of_a_read() -> None:
+    async with ScriptedServer(_drips) as server, UpstreamClient() as client:
+        with anyio.fail_after(20):
+            timeouts = UpstreamTimeouts(read_s=0.1)
+            error = await failure_of(client, "http://up.example/", proxy=server.url, timeouts=timeouts)
+    assert str(error) == "http://up.example: read timeout"
+
+
 class Traced(httpx2.AsyncBaseTransport):
     """Connects and sends as httpcore2 does over HTTP/2, behind a transport of somebody else."""
 
