@@ -313,7 +313,7 @@ class BaseEndpoint(ABC):
             # Maybe in a thread, which has no such clock.
             reasoning_lookup=None
             if store is None or not request.reasoning_key
-            else partial(store.get, request.reasoning_key, now=request.time()),
+            else partial(store.get, request.reasoning_key, now=request.time(), renew=not request.explains),
             check_input=None if gateway.input_checker is None else gateway.input_checker(),
             change=change,
             refused_members=gateway.refused_members,

@@ -62,8 +62,13 @@ class ReasoningStore:
             while self.bytes > self._max_bytes or len(self._entries) > MAX_ENTRIES:
                 self._drop(next(iter(self._entries)))
 
-    def get(self, conversation: str, calls: tuple[str, ...], now: float) -> tuple[Reasoning, ...] | None:
-        """Return the reasoning for these tool call ids, None if there is none or it has expired."""
+    def get(
+        self, conversation: str, calls: tuple[str, ...], now: float, *, renew: bool = True
+    ) -> tuple[Reasoning, ...] | None:
+        """Return the reasoning for these tool call ids, None if there is none or it has expired.
+
+        renew: false leaves the entry the age and the place in the order that it has.
+        """
         key = _key(conversation, calls)
         with self._lock:
             entry = self._entries.get(key)
@@ -72,9 +77,9 @@ class ReasoningStore:
             if entry.expires <= now:
                 self._drop(key)
                 return None
-            self._entries.move_to_end(key)
-            # Each request of a conversation sends all its turns again.
-            self._entries[key] = msgspec.structs.replace(entry, expires=now + MAX_AGE_S)
+            if renew:  # each request of a conversation sends all its turns again
+                self._entries.move_to_end(key)
+                self._entries[key] = msgspec.structs.replace(entry, expires=now + MAX_AGE_S)
         return msgspec.convert(decode(entry.reasoning), tuple[Reasoning, ...])
 
     def _drop(self, key: bytes) -> None:

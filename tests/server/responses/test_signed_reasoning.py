@@ -184,6 +184,18 @@ async def test_stored_reasoning_is_bounded(settings: dict[str, Any], wait: float
     assert (content[0] == THINKING) is found
 
 
+async def test_stored_reasoning_is_kept_no_longer_by_an_explanation() -> None:
+    gateway = scripted(MESSAGES, CALLS, TEXT_RESPONSE)
+    turn = turn_of(await gateway.call(PATHS[CHAT], chat(QUESTION)), False)
+    result = {"role": "tool", "tool_call_id": turn["tool_calls"][0]["id"], "content": "4"}
+    clients = []
+    for prefix in ("/admin/explain", ""):
+        await anyio.sleep(MAX_AGE_S - 1)
+        clients.append(await gateway.call(prefix + PATHS[CHAT], chat([*QUESTION, turn, result])))
+    assert THINKING["signature"] in clients[0].body.decode()
+    assert gateway.sent[-1].body["messages"][1]["content"][0] != THINKING
+
+
 async def test_reasoning_that_the_client_sends_back_counts() -> None:
     """A client that keeps reasoning_details sends its reasoning back without the store."""
     gateway = scripted(MESSAGES, CALLS, TEXT_RESPONSE, reasoning_store_bytes=0)
