@@ -24,7 +24,7 @@ _NAMED = {
     "dragoman_server.settings": ["Settings", "ServerSettings", "UpstreamSettings"],
     "dragoman_server.simulator": ["SimulatedUpstream", "create_simulator_app"],
 }
-# Constants and types have no docstring.
+# Constants and types have no docstring, or that of the class that they stand for.
 _VALUES = {
     "CacheKeySource": "Returns a name for the conversation of a request, None if there is none.",
     "CachedReasoning": "Call ids of a turn, and the reasoning before them.",
@@ -33,6 +33,7 @@ _VALUES = {
     "Enforced": "What an upstream enforces, so that it need not be checked.",
     "Event": "One of the events of this module.",
     "HostedUse": "What a tool that the upstream runs does.",
+    "JSON": "A decoded JSON value.",
     "JSONObject": "A decoded JSON object.",
     "JSON_ARRAY": "The framing of a stream as one JSON array.",
     "MAX_COUNT": "The largest count of tokens and the like that is read.",
@@ -45,6 +46,7 @@ _VALUES = {
     "NOT_REPEATED": "Stands for a member of the client's body that is too large to be repeated in the response.",
     "PLACES": "At how many places chop() cuts data in two.",
     "PROTOCOLS": "The protocols of clients, by name.",
+    "Param": "The neutral name of a setting of requests.",
     "Part": "One of the parts of a message.",
     "REFUSABLE_MEMBERS": "What an upstream may refuse besides settings.",
     "RULES": "The rules, by their ids.",
@@ -76,8 +78,9 @@ def summary(module: str, name: str) -> str:
 
 
 def _has_docstring(value: object) -> bool:
+    """Whether it is a class or a function of ours. `Param` is str and `JSON` is Any, with docstrings about Python."""
     own = inspect.isclass(value) or inspect.isroutine(value)
-    return own and not isinstance(value, GenericAlias)
+    return own and not isinstance(value, GenericAlias) and value.__module__.startswith("dragoman")
 
 
 def with_docstrings(page: str) -> str:
