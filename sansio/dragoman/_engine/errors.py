@@ -39,12 +39,11 @@ def translate_error(
     """
     client, upstream = client_spec(client), upstream_spec(upstream)
     valid = status <= _LAST_STATUS
+    error = upstream.read_error(status, body)
     if not valid:
         # Whatever the body says, so that each protocol's client gets the same.
         status = 502
-        error = msgspec.structs.replace(upstream.read_error(status, body), kind=KIND_BY_STATUS[status])
-    else:
-        error = upstream.read_error(status, body)
+        error = msgspec.structs.replace(error, kind=KIND_BY_STATUS[status], status=status)
     if retry_after_s is not None:
         error = msgspec.structs.replace(error, retry_after_s=retry_after_s)
     if valid and upstream.name == client.name and upstream.is_native_error(body):

@@ -169,6 +169,8 @@ def test_a_status_that_http_does_not_have_is_sent_as_502(status: int, upstream: 
     reported, body, error = translate_error(status, OOPS, upstream=upstream, client=CLIENT)
     assert (reported, error.status) == (502, 502)
     assert body != OOPS, "an error may repeat its status"
+    _, _, error = translate_error(status, b"", upstream=upstream, client=CLIENT)
+    assert str(status) in error.message
     reported, _, _ = translate_error(599, OOPS, upstream=upstream, client=CLIENT)
     assert reported == 599
 
