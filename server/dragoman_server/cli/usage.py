@@ -192,7 +192,7 @@ def _table(found: Mapping[str, Any]) -> Iterator[str]:
         ]
         yield "  ".join(cells).rstrip()
     if unpriced := found["total"]["unpriced"]:
-        yield f"{unpriced} requests are without a price, and not in the cost: docs/usage.md#prices"
+        yield f"requests without a price, which are not in the cost: {unpriced} (docs/usage.md#prices)"
 
 
 def _figures(counts: Mapping[str, Any]) -> list[str]:

@@ -61,7 +61,7 @@ def test_the_table_for_people(file: Path) -> None:
         r"web\x1b[31m  gpt-6-sol         2       0       0       0       0  $1,234.50",
         'ci           =1+"1"            1       0       0       0       5   no price',
         "total                          6       1  12,345   9,000     683  $1,235.00",
-        "1 requests are without a price, and not in the cost: docs/usage.md#prices",
+        "requests without a price, which are not in the cost: 1 (docs/usage.md#prices)",
     ]
     assert run("usage", "--key", "web\x1b[31m").stdout.splitlines()[1].split() == [*"00000", "$0.00"]
     result = run("usage", "--key", "cli")
