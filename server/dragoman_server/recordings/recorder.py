@@ -91,8 +91,8 @@ class _IncomingResponse:
 
 
 @dataclass(slots=True, eq=False)
-class Tape:
-    """Takes down one request.
+class UnfinishedRecording:
+    """The recording of one request while it runs.
 
     Attributes:
         row: Of its path, if that is relayed.
@@ -191,7 +191,7 @@ class _Attempt:
         call: With the part of its body that is recorded.
     """
 
-    tape: Tape
+    unfinished: UnfinishedRecording
     at_s: float
     destination: Destination
     account: str
@@ -201,13 +201,13 @@ class _Attempt:
     file: _File = field(default_factory=_File)
 
     def sent(self, data: bytes) -> None:
-        self.file.add(data, self.tape.now())
+        self.file.add(data, self.unfinished.now())
 
     def head(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
         self.response.status, self.response.headers = status, headers
 
     def received(self, data: bytes) -> None:
-        self.tape.add(self.response, data)
+        self.unfinished.add(self.response, data)
 
     def failed(self, error: UpstreamError) -> None:
         self.error = str(error)
@@ -234,17 +234,17 @@ class Recorder:
             return
         # All bytes have to pass `send`.
         extensions = {name: each for name, each in scope.get("extensions", {}).items() if name != NOW}
-        tape = Tape(scope, rows[0][0] if rows else None)
+        unfinished = UnfinishedRecording(scope, rows[0][0] if rows else None)
 
         async def send_and_record(message: Message) -> None:
-            await tape.take(message)
+            await unfinished.take(message)
             await send(message)
 
         async def finish() -> None:
-            if tape.record is not None:
+            if unfinished.record is not None:
                 with anyio.move_on_after(_WRITE_S, shield=True):
                     # Megabytes are masked and written.
-                    await anyio.to_thread.run_sync(self._write, tape, abandon_on_cancel=True)
+                    await anyio.to_thread.run_sync(self._write, unfinished, abandon_on_cancel=True)
 
         goes_on = False
 
@@ -253,49 +253,49 @@ class Recorder:
             goes_on = True
             return finish
 
-        entries = {"extensions": extensions, SCOPE_SENDERS: tape.listening, SCOPE_GOES_ON: go_on}
+        entries = {"extensions": extensions, SCOPE_SENDERS: unfinished.listening, SCOPE_GOES_ON: go_on}
         try:
-            receives = receive if tape.row is None else partial(tape.received, receive)
+            receives = receive if unfinished.row is None else partial(unfinished.received, receive)
             await self._app({**scope, **entries}, receives, send_and_record)
         finally:
             if not goes_on:
                 await finish()
 
-    def _recording(self, tape: Tape) -> Recording:
+    def _recording(self, unfinished: UnfinishedRecording) -> Recording:
         mask = self._settings.mask
-        assert tape.record is not None
+        assert unfinished.record is not None
         return Recording(
-            id=tape.record.id,
-            time=tape.time,
+            id=unfinished.record.id,
+            time=unfinished.time,
             dragoman=__version__,
             request=RecordedRequest(
-                tape.protocol,
-                _path(tape.scope),
-                mask(redact_query(tape.scope.get("query_string", b"").decode("latin-1"))),
-                redact_headers(tape.request_headers, mask),
-                self._text(tape.body, mask),
-                tape.scope["method"],
-                None if tape.body else tape.file.recorded(),
+                unfinished.protocol,
+                _path(unfinished.scope),
+                mask(redact_query(unfinished.scope.get("query_string", b"").decode("latin-1"))),
+                redact_headers(unfinished.request_headers, mask),
+                self._text(unfinished.body, mask),
+                unfinished.scope["method"],
+                None if unfinished.body else unfinished.file.recorded(),
             ),
             response=RecordedResponse(
-                tape.response.status,
-                redact_headers(tape.response.headers, mask),
-                self._pieces(tape.response.pieces, mask),
-                tape.completed,
-                tape.response.file.recorded(),
+                unfinished.response.status,
+                redact_headers(unfinished.response.headers, mask),
+                self._pieces(unfinished.response.pieces, mask),
+                unfinished.completed,
+                unfinished.response.file.recorded(),
             ),
-            attempts=tuple([self._attempt(attempt) for attempt in tape.attempts]),
-            model=tape.model,
-            losses=tuple(map(mask, tape.record.losses)),
+            attempts=tuple([self._attempt(attempt) for attempt in unfinished.attempts]),
+            model=unfinished.model,
+            losses=tuple(map(mask, unfinished.record.losses)),
             texts=self._settings.server.record_texts,
-            complete=tape.complete,
+            complete=unfinished.complete,
         )
 
     def _attempt(self, attempt: _Attempt) -> RecordedAttempt:
         mask, to = self._settings.mask.joined(mask_of(attempt.call.headers)), attempt.destination
         fitted_to = capabilities_for(self._settings, to.settings, to.upstream_model, to.upstream)
         url, mark, query = attempt.call.url.partition("?")
-        if attempt.tape.row is not None:  # it is the client's
+        if attempt.unfinished.row is not None:  # it is the client's
             query = redact_query(query)
         return RecordedAttempt(
             attempt.at_s,
@@ -329,9 +329,9 @@ class Recorder:
         masked = mask_pieces(pieces, mask)
         return masked if self._settings.server.record_texts else redact_pieces(masked)
 
-    def _write(self, tape: Tape) -> None:
+    def _write(self, unfinished: UnfinishedRecording) -> None:
         server = self._settings.server
-        recording = self._recording(tape)
+        recording = self._recording(unfinished)
         try:
             write(self._folder, recording, server.record_max_files, server.record_max_age_s)
         except OSError as error:

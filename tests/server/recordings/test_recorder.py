@@ -288,11 +288,11 @@ async def test_what_is_too_much_is_left_out(tmp_path: Path, monkeypatch: pytest.
 
 async def test_pieces_count_besides_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "MAX_RECORDED_BYTES", 1000)
-    tape = recorder.Tape({"type": "http"})
+    unfinished = recorder.UnfinishedRecording({"type": "http"})
     for _ in range(100):
-        await tape.take({"type": "http.response.body", "body": b"x", "more_body": True})
-    assert [data for _, data in tape.response.pieces] == [b"x"] * (1000 // 129 + 1)
-    assert not tape.complete
+        await unfinished.take({"type": "http.response.body", "body": b"x", "more_body": True})
+    assert [data for _, data in unfinished.response.pieces] == [b"x"] * (1000 // 129 + 1)
+    assert not unfinished.complete
 
 
 async def test_a_full_disk_leaves_no_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
