@@ -412,7 +412,7 @@ def _file_part(part: JSONObject, path: str, cache: CacheMark | None) -> Part:
     else:
         source, data, found = _split_url(data)
         media_type = found or media_type
-        if not data.startswith(("http://", "https://")):
+        if "://" not in data[:16]:  # such as https:// or gs://
             source = "base64"
     return Media("file", source, data, media_type, filename, cache=cache, native=part, path=path)
 
