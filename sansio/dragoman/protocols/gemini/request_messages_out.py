@@ -27,7 +27,7 @@ from dragoman._ir.tools import input_object
 from dragoman._wire.json import JSONObject
 from dragoman.protocols.gemini.capabilities import GeminiCapabilities as Capabilities
 from dragoman.protocols.gemini.signatures import SignedParts
-from dragoman.protocols.gemini.tables import DETAIL_NAMES, MEDIA_TYPES, NAME, SIGNED
+from dragoman.protocols.gemini.tables import DETAIL_NAMES, FILE_TYPES, MEDIA_TYPES, NAME, SIGNED
 
 _ROLES = {"assistant": "model", "user": "user"}
 
@@ -226,7 +226,8 @@ def write_media(part: Media, ledger: Ledger) -> JSONObject:
         inline: JSONObject = {"mimeType": media_type or MEDIA_TYPES[part.kind], "data": data}
         out = {"inlineData": inline}
     else:
-        file: JSONObject = {} if part.media_type is None else {"mimeType": part.media_type}
+        file_type = part.media_type or _type_by_name(part)
+        file: JSONObject = {} if file_type is None else {"mimeType": file_type}
         out = {"fileData": {**file, "fileUri": part.data}}
     if part.filename is not None and "inlineData" in out:
         out["inlineData"]["displayName"] = part.filename
@@ -238,3 +239,10 @@ def write_media(part: Media, ledger: Ledger) -> JSONObject:
     elif part.detail not in (None, "auto"):
         ledger.altered(part.path, "sent without its detail: Gemini has no such resolution")
     return out
+
+
+def _type_by_name(part: Media) -> str | None:
+    """Return the media type for the end of the URL's path, or of the file's name. None if both are unknown."""
+    path = part.data.partition("?")[0].partition("#")[0]
+    ends = [name.rpartition(".")[2].lower() for name in (path, part.filename or "")]
+    return FILE_TYPES.get(ends[0]) or FILE_TYPES.get(ends[1])
