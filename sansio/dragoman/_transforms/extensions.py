@@ -2,7 +2,8 @@
 
 One walk over the document before any writer gets it. Fields that the client's protocol does not define cannot be
 translated, so they are losses for every upstream. A block without a counterpart may have a plain text; then the text is
-sent instead. Tools whose loading is deferred wait for the search that finds them.
+sent instead. If it has none, a placeholder is sent for the user's. Tools whose loading is deferred wait for the search
+that finds them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import msgspec
 
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.native import changed, unknown_members
-from dragoman._ir.request import OpaquePart, Param, Request, Text, ToolCall, ToolResult
+from dragoman._ir.request import OpaquePart, Param, Part, Request, Text, ToolCall, ToolResult
 from dragoman._ir.tools import FunctionTool, HostedTool, Tool
 from dragoman._transforms.pass_context import PassContext, map_parts
 from dragoman._wire.exceptions import RequestRefused, dotted_path
@@ -67,6 +68,7 @@ def strip_extensions(request: Request, context: PassContext) -> Request:
     note(contents.shaped)
     if OpaquePart in contents.subjects:
         request = map_parts(request, dict.fromkeys((OpaquePart, ToolResult), partial(_plain, ledger=ledger)))
+        request = map_parts(request, {OpaquePart: partial(_placeholder, ledger=ledger)}, ["user"])
     if [tool for tool in request.tools if type(tool) is FunctionTool and tool.deferred]:
         request = msgspec.structs.replace(request, tools=_loaded(request, ledger))
     return request
@@ -104,7 +106,7 @@ def _loaded(request: Request, ledger: Ledger) -> tuple[Tool, ...]:
 def _plain(part: Any, ledger: Ledger) -> Any:
     """Return the part itself, or its text; None if it is not for the model."""
     if type(part) is ToolResult:
-        inner = tuple([_plain(each, ledger) or each for each in part.content])
+        inner = tuple([_placeholder(_plain(each, ledger) or each, ledger) for each in part.content])
         return part if all(map(is_, inner, part.content)) else changed(part, content=inner)
     if type(part) is not OpaquePart or part.text is None:
         return part
@@ -114,3 +116,11 @@ def _plain(part: Any, ledger: Ledger) -> Any:
         return None
     ledger.altered(part.path, f"{part.kind} has no counterpart: its content was sent as text")
     return Text(part.text, path=part.path, rendered=True)
+
+
+def _placeholder(part: Part, ledger: Ledger) -> Part:
+    """Return a text for what only the client's protocol has: the model has to know of it, and no message gets empty."""
+    if type(part) is not OpaquePart:
+        return part
+    ledger.unknown_kind(part.path, f"{part.kind} has no counterpart: a text was sent in its place")
+    return Text(f"[{part.kind}: left out, you cannot see it]", path=part.path, rendered=True)
