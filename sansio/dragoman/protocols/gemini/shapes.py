@@ -115,6 +115,7 @@ MCP_SHAPE: dict[str, Shape] = {
 }
 
 DEFINED_MEMBERS = {
+    **dict.fromkeys(_DATA, "a part has one source: its first one was read"),
     **defined_members(REQUEST_SHAPE, UNNAMED_SHAPE, CALL_SHAPE, RESULT_SHAPE, FUNCTION_SHAPE),
     "propertyOrdering": True,
 }

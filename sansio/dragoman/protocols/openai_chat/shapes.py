@@ -163,7 +163,10 @@ WEB_SEARCH_SHAPE: dict[str, Shape] = {
 # The object in `response_format`.
 FORMAT_SHAPE = members("name description schema strict")
 
-DEFINED_MEMBERS = defined_members(REQUEST_SHAPE, ASSISTANT_SHAPE, CALL_SHAPE, PART_SHAPES["file"])
+DEFINED_MEMBERS = {
+    **defined_members(REQUEST_SHAPE, ASSISTANT_SHAPE, CALL_SHAPE, PART_SHAPES["file"]),
+    "type": "a value that only some servers know",  # of a response format
+}
 
 # -- responses ------------------------------------------------------------------------------------------------
 
