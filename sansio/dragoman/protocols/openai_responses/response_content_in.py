@@ -119,7 +119,7 @@ class OutputItem:
         # Known without joining a long text for a short one.
         if (not emitted.pieces or text.startswith(emitted.pieces[0])) and text.startswith(emitted.text):
             return text[len(emitted.text) :]
-        if text and not emitted.text.startswith(text):
+        if not emitted.text.startswith(text):
             self.ledger.altered(
                 f"/output/{self.index}", "what was streamed is kept: the finished text differs"
             )
