@@ -357,10 +357,13 @@ class _TrioTlsStream(TrioStream):
     async def send_all(self, data: bytes | memoryview, timeout: float | None) -> None:
         self._check_open()
         for start in range(0, len(data) or 1, READ_SIZE):
-            async with self._sending:
-                if self._cut:
-                    raise BrokenPipeError("an earlier write was cut short")
-                await self._send_outgoing(data[start : start + READ_SIZE], timeout)
+            with trio.move_on_after(math.inf if timeout is None else timeout) as scope:  # also while a reader answers
+                async with self._sending:
+                    if self._cut:
+                        raise BrokenPipeError("an earlier write was cut short")
+                    await self._send_outgoing(data[start : start + READ_SIZE])
+            if scope.cancelled_caught:
+                raise TimeoutError("the peer did not read the data in time")
 
     def _records_of(self, data: bytes | memoryview) -> bytes:
         """Return what is to be sent for it, and what the TLS object wants to send before that."""
@@ -385,7 +388,7 @@ class _TrioTlsStream(TrioStream):
                 with trio.CancelScope(deadline=deadline) as scope:  # also while a writer has its turn
                     async with self._sending:
                         if not self._cut:
-                            await self._send_outgoing(b"", None)
+                            await self._send_outgoing(b"")
                 if scope.cancelled_caught:
                     raise TimeoutError("nothing was received in time")
             if is_done:
@@ -396,13 +399,13 @@ class _TrioTlsStream(TrioStream):
             else:
                 self._incoming.write_eof()
 
-    async def _send_outgoing(self, data: bytes | memoryview, timeout: float | None) -> None:
+    async def _send_outgoing(self, data: bytes | memoryview) -> None:
         """Send the rest of earlier records, and those of `data`. Call it with the lock."""
         self._cut = True
         if self._unsent:
             unsent, self._unsent = self._unsent, b""
-            await super().send_all(unsent, timeout)
-        await super().send_all(self._records_of(data), timeout)
+            await super().send_all(unsent, None)
+        await super().send_all(self._records_of(data), None)
         self._cut = False
 
     def is_reusable(self) -> bool:

@@ -422,8 +422,8 @@ async def test_records_are_sent_in_order_whether_or_not_that_waits(
     assert read == b"first" + MEGABYTES + b"last"
 
 
-async def test_a_write_waits_for_another_and_fails_if_that_is_cut(
-    tls_pair: TlsPair, nursery: trio.Nursery
+async def test_a_write_waits_for_another_within_its_time_and_fails_if_that_is_cut(
+    tls_pair: TlsPair, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     stream, _ = tls_pair
     assert stream.send_now(MEGABYTES) == b""
@@ -437,6 +437,8 @@ async def test_a_write_waits_for_another_and_fails_if_that_is_cut(
     async with trio.open_nursery() as first:
         first.start_soon(stream.send_all, b"", None)
         await trio.testing.wait_all_tasks_blocked()
+        with trio.fail_after(60), pytest.raises(TimeoutError):
+            await stream.send_all(b"late", 30)
         nursery.start_soon(write)
         await trio.testing.wait_all_tasks_blocked()
         assert ended == []
