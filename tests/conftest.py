@@ -96,6 +96,10 @@ def pytest_collection() -> Generator[None, Any, Any]:
         gc.enable()
 
 
+def pytest_runtest_setup() -> None:
+    assert canaries.is_watching(), "an earlier test has left its own handlers on the root logger"
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Check that no secret of a test is in an output: see canaries.py."""

@@ -84,3 +84,8 @@ def watch() -> None:
 
     Secret.__init__ = make_and_add  # type: ignore[method-assign]
     logging.getLogger().addHandler(Log())
+
+
+def is_watching() -> bool:
+    """Whether records of the log are still looked at."""
+    return any(isinstance(each, Log) for each in logging.getLogger().handlers)

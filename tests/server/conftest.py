@@ -1,4 +1,6 @@
 import logging
+import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,12 +11,16 @@ from valkey_server import ValkeyServer, valkey_server
 
 @pytest.fixture
 def logger() -> Iterator[logging.Logger]:
-    """The gateway's logger, which gets back its handlers and level after the test."""
-    logger = logging.getLogger("dragoman")
-    before = logger.handlers[:], logger.propagate, logger.level
+    """The gateway's logger. What configure_logging() and capture_foreign_logs() change is restored after the test."""
+    logger, root = logging.getLogger("dragoman"), logging.getLogger()
+    before = [(each, each.handlers[:], each.propagate, each.level) for each in (logger, root)]
+    hooks = sys.excepthook, threading.excepthook, sys.unraisablehook
     yield logger
-    logger.handlers[:], logger.propagate, level = before
-    logger.setLevel(level)
+    for each, handlers, propagate, level in before:
+        each.handlers[:], each.propagate = handlers, propagate
+        each.setLevel(level)
+    sys.excepthook, threading.excepthook, sys.unraisablehook = hooks
+    logging.captureWarnings(False)
 
 
 @pytest.fixture

@@ -1,8 +1,5 @@
 import logging
 import os
-import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,13 +17,5 @@ def _clean_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _own_log(logger: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _own_log(logger: logging.Logger) -> None:
     """The log of this process as it was: commands that serve configure it for theirs."""
-    for module, name in ((sys, "excepthook"), (threading, "excepthook"), (sys, "unraisablehook")):
-        monkeypatch.setattr(module, name, getattr(module, name))
-    root = logging.getLogger()
-    before = root.handlers[:], root.level
-    yield
-    root.handlers[:], level = before
-    root.setLevel(level)
-    logging.captureWarnings(False)
