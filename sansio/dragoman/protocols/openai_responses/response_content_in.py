@@ -15,7 +15,16 @@ from dragoman._ir import events
 from dragoman._ir.events import Event, ReasoningForm, Search, Signature, Source, ToolHead, ToolKind
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import note_unread, response_shape
-from dragoman._wire.json import JSON, JSONObject, encode_text, is_object_text, objects_in, text_or_none
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import (
+    JSON,
+    JSONObject,
+    decode,
+    encode_text,
+    is_object_text,
+    objects_in,
+    text_or_none,
+)
 from dragoman.protocols._openai.citations import read_url_citation
 from dragoman.protocols.openai_responses.request_tool_items_in import search_queries
 from dragoman.protocols.openai_responses.shapes import ANNOTATION_SHAPE
@@ -30,13 +39,18 @@ _NEXT_PARTS = 16
 
 
 class _EmittedText:
-    """The text that a block, or a part of it, has emitted so far. ended: True once its block is closed."""
+    """The text that a block, or a part of it, has emitted so far.
 
-    __slots__ = ("block", "ended", "pieces")
+    ended: True once its block is closed. compared: True once a finished text that differs was compared with it.
+    before: the part in its earlier block, if that has ended.
+    """
 
-    def __init__(self, block: int, pieces: list[str] | None = None) -> None:
+    __slots__ = ("block", "compared", "ended", "pieces")
+
+    def __init__(self, block: int, before: _EmittedText | None = None) -> None:
         self.block = block
-        self.pieces = [] if pieces is None else pieces
+        self.pieces: list[str] = [] if before is None else before.pieces
+        self.compared: bool = before is not None and before.compared
         self.ended = False
 
     @property
@@ -119,10 +133,12 @@ class OutputItem:
         # Known without joining a long text for a short one.
         if (not emitted.pieces or text.startswith(emitted.pieces[0])) and text.startswith(emitted.text):
             return text[len(emitted.text) :]
-        if not emitted.text.startswith(text):
-            self.ledger.altered(
-                f"/output/{self.index}", "what was streamed is kept: the finished text differs"
-            )
+        if text and not emitted.compared:  # once, so that many finished texts do not join a long one each
+            emitted.compared = True
+            if not emitted.text.startswith(text) and _meaning(text) != _meaning(emitted.text):
+                self.ledger.altered(
+                    f"/output/{self.index}", "what was streamed is kept: the finished text differs"
+                )
         return None
 
     def open_pieces(self, block: int) -> list[str] | None:
@@ -153,6 +169,17 @@ class OutputItem:
 
     def end_unfinished(self, out: list[Event], complete: bool) -> None:
         self.ledger.dropped(f"/output/{self.index}", f"the {self.kind} item was never completed")
+
+
+def _meaning(text: str) -> JSON:
+    """Return a value that is equal for texts that differ in blanks only, or in how the same JSON is written.
+
+    Servers strip a finished text (mlx-node/mlx-node#45, read 2026-12-01), and may encode arguments once more.
+    """
+    try:
+        return decode(text.encode("utf-8", "surrogatepass"))
+    except RemoteProtocolError:
+        return "".join(text.split())
 
 
 def _search_of(item: JSONObject) -> Search | None:
@@ -276,9 +303,7 @@ class MessageItem(OutputItem):
         emitted = self.parts.get(index)
         if emitted is None or emitted.ended:
             self.end_unfinished(out, True)
-            emitted = self._opened = self.parts[index] = _EmittedText(
-                self.number(), [] if emitted is None else emitted.pieces
-            )
+            emitted = self._opened = self.parts[index] = _EmittedText(self.number(), emitted)
             kind = events.REFUSAL if refusal else events.TEXT
             out.append(events.BlockStarted(emitted.block, kind, item_id=self.ids["id"], phase=self.phase))
         return emitted
