@@ -119,10 +119,6 @@ class Media(Node, frozen=True, gc=False):
     def inline(self) -> tuple[str, str]:
         """Return media type and base64 text of media with both in them, "" for a type that is not known.
 
-        An image's first bytes say more than what the client calls it: "The image was specified using the image/png
-        media type, but the image appears to be a image/jpeg image" (BerriAI/litellm#24900), "Unsupported MIME type:
-        image/jpg" (comic-translate#399, both read 2026-12-01).
-
         Raises RequestRefused (400).
         """
         media_type, data = self.media_type or "", self.data
@@ -135,10 +131,10 @@ class Media(Node, frozen=True, gc=False):
                     code="unsupported_value",
                 )
             media_type, data = found
+        # An image by another type is refused (litellm#24900, comic-translate#399, read 2026-12-01).
         if self.kind == "image" or media_type in ("", "application/octet-stream"):
             media_type = next((name for magic, name in _MAGIC if data.startswith(magic)), media_type)
-        media_type = media_type.lower()
-        return "image/jpeg" if media_type == "image/jpg" else media_type, data
+        return media_type.lower().replace("image/jpg", "image/jpeg"), data
 
     def as_text(self) -> str:
         """Return the text of a plain-text document, after its context and name."""

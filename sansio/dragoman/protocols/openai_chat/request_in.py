@@ -364,7 +364,7 @@ def _read_parts(content: JSON, path: str) -> list[Part]:
         elif kind == "thinking":  # earlier reasoning in Mistral's form
             out.append(Reasoning(part_text(part), Signature(NAME, {"content": [part]}), path=at))
         else:
-            out.append(OpaquePart(NAME, str(kind), part, at))
+            out.append(OpaquePart(NAME, "part" if kind is None else str(kind), part, at))
     return out
 
 
