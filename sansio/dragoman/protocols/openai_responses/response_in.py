@@ -111,6 +111,7 @@ class ResponsesReader:
         status = ""
         if response.get("status") is None and type(response.get("output")) is list:
             status = "incomplete" if response.get("incomplete_details") else "completed"
+            status = "failed" if response.get("error") else status
             self._ledger.altered("/status", f"the upstream did not report one: read as {status}")
         self._finish(response, status, out)
         return out
