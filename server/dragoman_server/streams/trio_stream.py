@@ -356,9 +356,9 @@ class _TrioTlsStream(TrioStream):
 
     async def send_all(self, data: bytes | memoryview, timeout: float | None) -> None:
         self._check_open()
+        limit = math.inf if timeout is None else timeout
         for start in range(0, len(data) or 1, READ_SIZE):
-            # Also for the wait for a reader that answers the peer.
-            with trio.move_on_after(math.inf if timeout is None else timeout) as scope:
+            with trio.move_on_after(limit) as scope:  # also while a reader answers the peer
                 async with self._sending:
                     if self._cut:
                         raise BrokenPipeError("an earlier write was cut short")
