@@ -17,6 +17,7 @@ from dragoman_server.hosts import StreamedContent
 from dragoman_server.streams.byte_stream import Take
 from dragoman_server.streams.connect import cause_of, is_of_machine
 from dragoman_server.upstream import errors
+from dragoman_server.upstream.http1 import MAX_INTERIM
 from dragoman_server.upstream.transport import Http1Request, UpstreamTimeouts
 
 # Seconds for closing a connection to a proxy that does not connect.
@@ -86,7 +87,8 @@ async def _pieces(content: StreamedContent) -> AsyncGenerator[bytes]:
 class _Connecting:
     """Bounds the time until a new connection is ready for its request, and closes one that does not become ready.
 
-    It bounds the time for the whole head of the response as well: httpcore2's timeout is for each read of it.
+    It bounds the time for the whole head of the response as well: httpcore2's timeout is for each read of it. As each
+    interim response restarts that time (see `Http1Exchange`) and is not seen here, the bound is that of the most.
 
     httpcore2 2.16 waits for a proxy as long as for a response (http_proxy.py:258), and leaves a connection to a SOCKS
     proxy open that does not connect (socks_proxy.py:255). In its pool a connection counts as busy for ever whose
@@ -116,7 +118,8 @@ class _Connecting:
             self.stream = None
         elif event.endswith(".receive_response_headers.started") and info["request"].method != b"CONNECT":
             self.phase = errors.UpstreamTimeoutPhase.READ
-            self._wait_within(self._limits.read_s)
+            read_s = self._limits.read_s
+            self._wait_within(None if read_s is None else read_s * (1 + MAX_INTERIM))
 
     def _wait_within(self, limit_s: float | None) -> None:
         self.scope.deadline = math.inf if limit_s is None else anyio.current_time() + limit_s

@@ -498,7 +498,21 @@ async def test_a_response_by_a_proxy_may_take_longer_than_to_connect() -> None:
         assert await get(client, "http://up.example/", proxy=server.url, timeouts=timeouts) == b"hello"
 
 
-async def test_the_whole_head_of_a_response_by_a_proxy_has_the_time_of_a_read() -> None:
+@one_backend
+async def test_interim_responses_by_a_proxy_restart_the_time_of_a_read() -> None:
+    async def thinks(peer: Peer) -> None:
+        await peer.request()
+        for _ in range(4):
+            await anyio.sleep(0.4)
+            await peer.send(b"HTTP/1.1 102 Processing\r\n\r\n")
+        await peer.send(HELLO)
+
+    async with ScriptedServer(thinks) as server, UpstreamClient() as client:
+        timeouts = UpstreamTimeouts(read_s=1.2)
+        assert await get(client, "http://up.example/", proxy=server.url, timeouts=timeouts) == b"hello"
+
+
+async def test_the_whole_head_of_a_response_by_a_proxy_has_a_bounded_time() -> None:
     async with ScriptedServer(_drips) as server, UpstreamClient() as client:
         with anyio.fail_after(20):
             timeouts = UpstreamTimeouts(read_s=0.1)
