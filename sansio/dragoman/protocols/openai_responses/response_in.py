@@ -111,7 +111,7 @@ class ResponsesReader:
         status = ""
         if response.get("status") is None and type(response.get("output")) is list:
             status = "incomplete" if response.get("incomplete_details") else "completed"
-            status = "failed" if response.get("error") else status
+            status = "failed" if _has_error(response) else status
             self._ledger.altered("/status", f"the upstream did not report one: read as {status}")
         self._finish(response, status, out)
         return out
@@ -156,7 +156,7 @@ class ResponsesReader:
             status = event_status
         if status not in _END_STATUSES:
             raise unreadable_response(f"the response has status {status!r}, which is not a final status")
-        if status == "completed" and response.get("error"):
+        if status == "completed" and _has_error(response):
             # "An error object returned when the model fails to generate a Response." (openai-python, response.py)
             status = "failed"
         self._start(response, out)
@@ -398,6 +398,12 @@ def read_whole(body: JSONObject, context: ResponseContext, ledger: Ledger) -> Se
     if "output" not in body and body.get("error") is not None:
         return (events.Failed(parse_error(body)),)
     return ResponsesReader(context, ledger).whole(body)
+
+
+def _has_error(response: JSONObject) -> bool:
+    """True if a response has an error, and not just the empty value of each of its members."""
+    error = response.get("error")
+    return any(error.values()) if type(error) is dict else bool(error)
 
 
 def _cut_reason(response: JSONObject) -> str | None:
