@@ -47,14 +47,14 @@ _OTHER_FAILURE = (errors.UpstreamBroken, "{where}: the connection broke, or the 
 
 
 @contextmanager
-def _failures(where: str, by: str = "", connecting: "_Connecting | None" = None) -> Iterator[None]:
+def _failures(where: str, by: str = "", opening: "_Opening | None" = None) -> Iterator[None]:
     """Raise an UpstreamError for httpx2's."""
     try:
         yield
     except httpx2.HTTPError as error:
         if (phase := _PHASES.get(type(error))) is not None:
             raise errors.UpstreamTimeout(f"{where}: {phase.value} timeout", phase) from None
-        is_connecting = connecting is not None and connecting.stream is not None
+        is_connecting = opening is not None and opening.stream is not None
         failure, text = _FAILURES.get(
             type(error), _FAILURES[httpx2.ConnectError] if is_connecting else _OTHER_FAILURE
         )
@@ -84,11 +84,11 @@ async def _pieces(content: StreamedContent) -> AsyncGenerator[bytes]:
         yield data
 
 
-class _Connecting:
+class _Opening:
     """Bounds the time until a new connection is ready for its request, and closes one that does not become ready.
 
-    It bounds the time for the whole head of the response as well: httpcore2's timeout is for each read of it. As each
-    interim response restarts that time (see `Http1Exchange`) and is not seen here, the bound is that of the most.
+    The whole head of the response has a bound as well, because httpcore2's timeout is for each read of it. Each interim
+    response restarts that time (see `Http1Exchange`) and is not seen here, so the bound is that of the most of them.
 
     httpcore2 2.16 waits for a proxy as long as for a response (http_proxy.py:258), and leaves a connection to a SOCKS
     proxy open that does not connect (socks_proxy.py:255). In its pool a connection counts as busy for ever whose
@@ -194,10 +194,10 @@ class Httpx2Transport:
             "pool": limits.pool_s,
         }
         lines = request.head.split(b"\r\n")[1:-2]
-        connecting = _Connecting(limits, self._transport)
+        opening = _Opening(limits, self._transport)
         response: httpx2.Response | None = None
         try:
-            with _failures(where, self._by, connecting), connecting.scope:
+            with _failures(where, self._by, opening), opening.scope:
                 response = await self._transport.handle_async_request(
                     httpx2.Request(
                         request.method,
@@ -208,13 +208,13 @@ class Httpx2Transport:
                         content=request.content
                         if isinstance(request.content, bytes)
                         else _pieces(request.content),
-                        extensions={"timeout": timeouts, "trace": connecting.trace},
+                        extensions={"timeout": timeouts, "trace": opening.trace},
                     )
                 )
         finally:
-            await connecting.aclose()
+            await opening.aclose()
         if response is None:
-            raise errors.UpstreamTimeout(f"{where}: {connecting.phase.value} timeout", connecting.phase)
+            raise errors.UpstreamTimeout(f"{where}: {opening.phase.value} timeout", opening.phase)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         headers = [
             (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers.raw
