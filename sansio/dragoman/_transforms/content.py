@@ -148,7 +148,7 @@ def fit_media(request: Request, context: PassContext) -> Request:
                 )
         elif kind in refused and media.source != "text":
             ledger.dropped(media.path, f"the upstream does not accept {kind}s: a text was sent in its place")
-            return _placeholder(media, f"you cannot see {kind}s")
+            return placeholder(media, f"you cannot see {kind}s")
         elif media.source == "file_id" and not (same_store and kind in upstream.file_id_media):
             reason = (
                 f"the upstream's protocol has no {kind}s by file id"
@@ -156,7 +156,7 @@ def fit_media(request: Request, context: PassContext) -> Request:
                 else "a file id is valid only at the vendor that issued it"
             )
             ledger.dropped(media.path, f"{reason}: a text was sent in its place")
-            return _placeholder(media, "you cannot see it, because only another service has it")
+            return placeholder(media, "you cannot see it, because only another service has it")
         return media
 
     def text_for(media: Media) -> Text:
@@ -164,7 +164,7 @@ def fit_media(request: Request, context: PassContext) -> Request:
             ledger.altered(media.path, "such a message can contain only text: that of the document was sent")
             return Text(media.as_text(), media.cache, path=media.path, rendered=True)
         ledger.dropped(media.path, "such a message can contain only text: one was sent in its place")
-        return _placeholder(media, "only the text of this message was kept")
+        return placeholder(media, "only the text of this message was kept")
 
     def fit_result(result: ToolResult) -> ToolResult:
         parts = tuple([fit(part) if type(part) is Media else part for part in result.content])
@@ -175,5 +175,6 @@ def fit_media(request: Request, context: PassContext) -> Request:
     return map_parts(request, {Media: fit, ToolResult: fit_result})
 
 
-def _placeholder(media: Media, reason: str) -> Text:
-    return Text(f"[{media.kind}: left out, {reason}]", media.cache, path=media.path, rendered=True)
+def placeholder(part: Media | OpaquePart, reason: str) -> Text:
+    """Return the text that is sent in the place of a part, so that the model knows of it."""
+    return Text(f"[{part.kind}: left out, {reason}]", part.cache, path=part.path, rendered=True)

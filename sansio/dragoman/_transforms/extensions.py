@@ -19,6 +19,7 @@ from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.native import changed, unknown_members
 from dragoman._ir.request import OpaquePart, Param, Part, Request, Text, ToolCall, ToolResult
 from dragoman._ir.tools import FunctionTool, HostedTool, Tool
+from dragoman._transforms.content import placeholder
 from dragoman._transforms.pass_context import PassContext, map_parts
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 
@@ -68,7 +69,7 @@ def strip_extensions(request: Request, context: PassContext) -> Request:
     note(contents.shaped)
     if OpaquePart in contents.subjects:
         request = map_parts(request, dict.fromkeys((OpaquePart, ToolResult), partial(_plain, ledger=ledger)))
-        request = map_parts(request, {OpaquePart: partial(_placeholder, ledger=ledger)}, ["user"])
+        request = map_parts(request, {OpaquePart: partial(_replaced, ledger=ledger)}, ["user"])
     if [tool for tool in request.tools if type(tool) is FunctionTool and tool.deferred]:
         request = msgspec.structs.replace(request, tools=_loaded(request, ledger))
     return request
@@ -106,7 +107,7 @@ def _loaded(request: Request, ledger: Ledger) -> tuple[Tool, ...]:
 def _plain(part: Any, ledger: Ledger) -> Any:
     """Return the part itself, or its text; None if it is not for the model."""
     if type(part) is ToolResult:
-        inner = tuple([_placeholder(_plain(each, ledger) or each, ledger) for each in part.content])
+        inner = tuple([_replaced(_plain(each, ledger) or each, ledger) for each in part.content])
         return part if all(map(is_, inner, part.content)) else changed(part, content=inner)
     if type(part) is not OpaquePart or part.text is None:
         return part
@@ -115,12 +116,12 @@ def _plain(part: Any, ledger: Ledger) -> Any:
             ledger.dropped(part.path, f"the {part.kind} is only for its own provider")
         return None
     ledger.altered(part.path, f"{part.kind} has no counterpart: its content was sent as text")
-    return Text(part.text, path=part.path, rendered=True)
+    return Text(part.text, part.cache, path=part.path, rendered=True)
 
 
-def _placeholder(part: Part, ledger: Ledger) -> Part:
+def _replaced(part: Part, ledger: Ledger) -> Part:
     """Return a text for what only the client's protocol has: the model has to know of it, and no message gets empty."""
     if type(part) is not OpaquePart:
         return part
     ledger.unknown_kind(part.path, f"{part.kind} has no counterpart: a text was sent in its place")
-    return Text(f"[{part.kind}: left out, you cannot see it]", path=part.path, rendered=True)
+    return placeholder(part, "you cannot see it")
