@@ -63,7 +63,9 @@ from dragoman.protocols.anthropic_messages.tools import fit_schema
 
 TESTS = Path(__file__).resolve().parents[2]
 FILES = sorted([*TESTS.glob("sansio/*/*.txt"), *TESTS.glob("conformance/*/*.txt")])
-CONTEXT = ResponseContext(request.Request("other", "asked", ()), "x1", 1, "alias")
+CONTEXT = ResponseContext(
+    request.Request("other", "asked", (), params={"max_output_tokens": 64}), "x1", 1, "alias"
+)
 
 
 def frame_of(line: str, named: bool) -> Frame:

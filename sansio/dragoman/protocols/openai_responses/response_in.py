@@ -48,6 +48,7 @@ class ResponsesReader:
 
     def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
         self._ledger = ledger
+        self._limit = context.request.params.get("max_output_tokens")
         self._items: dict[int, OutputItem] = {}  # by output index
         self._all: list[OutputItem] = []  # in the order of arrival
         # The first item with an id, by the id's name, its value, and the item's type or None for any.
@@ -168,12 +169,22 @@ class ResponsesReader:
                 events.Failed(cancelled if status == "cancelled" else parse_error(response.get("error")))
             )
             return
+        usage, tier = read_usage(response), text_or_none(response.get("service_tier"))
         complete = status == "completed" and _cut_reason(response) is None
+        if (
+            complete
+            and "incomplete_details" not in response
+            and usage
+            and usage.output
+            and usage.output == self._limit
+        ):
+            # llama-server (b11434, measured) says "completed" of everything, and has no such member.
+            complete = False
+            self._ledger.altered("/status", "it ended at the output limit, which the upstream never reports")
         output = response.get("output")
         self._finish_items(output if type(output) is list else [], out)
         for item in self._all:
             item.close(out, complete)
-        usage, tier = read_usage(response), text_or_none(response.get("service_tier"))
         if tier not in (None, AUTO_TIER, self._start_tier):
             usage = msgspec.structs.replace(usage or Usage(), service_tier=tier)
         if usage is not None:

@@ -284,8 +284,7 @@ RESPONSE_SHAPE: dict[str, Shape] = {
     ),
 }
 # The members of the stream's events. Those about an item or part are repeated in the finished one.
-EVENT_SHAPE = members(
+EVENT_SHAPE = HOST_BOOKKEEPING | members(
     "annotation annotation_index arguments code content_index delta input item item_id logprobs name obfuscation "
-    "output_index part refusal response sequence_number status summary_index text type "
-    "copilot_usage"  # GitHub
+    "output_index part refusal response sequence_number status summary_index text type"
 )
