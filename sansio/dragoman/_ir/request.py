@@ -26,13 +26,14 @@ Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
 
 # What an upstream may refuse besides the plain settings: members elsewhere in a request. `tool_strict` is `strict` of a
 # function, `message_name` is `name` of a message, `image` and `file` are those in the conversation, `allowed_tools` is
-# a list of tools in `tool_choice`.
+# a list of tools in `tool_choice`, and `named_tool` one tool there.
 REFUSABLE_MEMBERS = (
     "allowed_tools",
     "cache_control",
     "file",
     "image",
     "message_name",
+    "named_tool",
     "parallel_tool_calls",
     "tool_strict",
     "web_search_options",

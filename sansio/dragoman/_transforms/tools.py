@@ -148,6 +148,7 @@ def _is_sent(tool: HostedTool, context: PassContext) -> bool:
 def _offer_allowed(request: Request, context: PassContext) -> Request:
     """Send only the tools that may be called if the upstream's choice cannot say which: that restricts as much."""
     ledger, upstream, choice = context.ledger, context.upstream, request.tool_choice
+    refuses = context.capabilities.refuses
     kept: list[Tool] = []
     if choice is not None and choice.mode == "none" and not upstream.tool_limits.hosted_choice:
         for tool in request.tools:
@@ -160,14 +161,18 @@ def _offer_allowed(request: Request, context: PassContext) -> Request:
             else:
                 kept.append(tool)
         return msgspec.structs.replace(request, tools=tuple(kept))
-    if (
-        choice is None
-        or choice.mode != "allowed"
-        or (upstream.tool_limits.allowed and "allowed_tools" not in context.capabilities.refuses)
-    ):
+    if choice is None:
         return request
-    names = {(ref.namespace, ref.name) for ref in choice.allowed if ref.hosted is None}
-    kinds = {ref.hosted for ref in choice.allowed if ref.hosted is not None}
+    if choice.mode == "named" and "named_tool" in refuses:
+        allowed: tuple[ToolRef, ...] = (
+            ToolRef(choice.name or "", choice.namespace, choice.kind, choice.hosted),
+        )
+    elif choice.mode == "allowed" and not (upstream.tool_limits.allowed and "allowed_tools" not in refuses):
+        allowed = choice.allowed
+    else:
+        return request
+    names = {(ref.namespace, ref.name) for ref in allowed if ref.hosted is None}
+    kinds = {ref.hosted for ref in allowed if ref.hosted is not None}
     missing: set[object] = {*names, *kinds}
     for tool in request.tools:
         key = tool.kind if isinstance(tool, HostedTool) else (tool.namespace, tool.name)
@@ -178,7 +183,7 @@ def _offer_allowed(request: Request, context: PassContext) -> Request:
             ledger.dropped(tool.path, "not offered: it is not among the allowed tools")
     if missing:
         ledger.dropped(choice.path, "an allowed tool is not among those declared")
-    choice = ToolChoice("required" if choice.required else "auto", path=choice.path)
+    choice = ToolChoice("required" if choice.requires_call else "auto", path=choice.path)
     return msgspec.structs.replace(request, tools=tuple(kept), tool_choice=choice)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman_server.capabilities.provider import LOOKED_UP, MESSAGES, RESPONSES
+from dragoman_server.capabilities.provider import CHAT, LOOKED_UP, MESSAGES, REFUSED, RESPONSES
 
 
 class LocalServer(msgspec.Struct, frozen=True):
@@ -45,11 +45,30 @@ def _at(port: int, name: str, title: str, key: str, source: str, **more: Any) ->
     return LocalServer(name, title, f"http://127.0.0.1:{port}/v1", key, source, **more)
 
 
-# Events without output_index and sequence_number (its server with openai-python 3.54.0).
+# What llama-server b11434 does (measured, and its server-chat.cpp, read 2026-12-01). It reads `tool_choice` as a text,
+# so that the choice of one tool is none; in Messages that becomes a choice of any.
+_NO_NAMED_TOOL = ("allowed_tools", "named_tool")
 _LLAMA_CPP: Mapping[str, Any] = {
     "owner": "llamacpp",
     "enlarge": "-c {tokens}",
-    "by_protocol": {RESPONSES: {"relay": "rewrite"}},
+    "by_protocol": {
+        CHAT: {"refuses": (*REFUSED, "named_tool")},
+        # It ignores `output_config`, thinking other than by a budget, and documents.
+        MESSAGES: {
+            "refuses": (*_NO_NAMED_TOOL, "file"),
+            "structured_output": "none",
+            "thinking": "budget",
+        },
+        # Its events have no output_index and sequence_number (with openai-python 3.54.0). It ignores `text.format` and
+        # tools other than functions, and refuses `top_logprobs`, files, and items of other types than it knows.
+        RESPONSES: {
+            "refuses": (*_NO_NAMED_TOOL, "file", "logprobs", "top_logprobs"),
+            "structured_output": "none",
+            "custom_tools": False,
+            "additional_tools": False,
+            "relay": "rewrite",
+        },
+    },
 }
 
 LOCAL_SERVERS = (

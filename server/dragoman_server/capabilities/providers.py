@@ -284,20 +284,17 @@ def host_capabilities(url: str, protocol: str, host: str = AUTO_HOST) -> Mapping
 
     host: UpstreamSettings.host.
     """
-    provider = provider_at(url, host)
-    if provider is not None:
-        known: Mapping[str, object] = {**provider.capabilities, **provider.by_protocol.get(protocol, {})}
+    server = provider_at(url, host) or local_server_at(url)
+    if isinstance(server, Provider):
+        known = server.capabilities
     else:
         # Local servers accept top_k; public ones may refuse it.
-        server = local_server_at(url)
-        known = (
-            {**LOCAL, **(server.by_protocol.get(protocol, {}) if server else {})} if is_local(url) else PUBLIC
-        )
-    if protocol == CHAT:
-        return known
-    only_chat = ("refuses",) if provider is None else ("refuses", "relay")
-    known = {name: value for name, value in known.items() if name not in only_chat}
-    return {"billing_header": False, **known} if protocol == MESSAGES else known
+        known = LOCAL if is_local(url) else PUBLIC
+    if protocol != CHAT:
+        known = {name: value for name, value in known.items() if name not in ("refuses", "relay")}
+    if protocol == MESSAGES:
+        known = {"billing_header": False, **known}
+    return known if server is None else {**known, **server.by_protocol.get(protocol, {})}
 
 
 def providers_of_model(model: str) -> Iterator[Provider]:
@@ -347,7 +344,8 @@ def provider_at(url: str, host: str = AUTO_HOST) -> Provider | None:
     host, _ = address_of(url)
     for provider in PROVIDERS:
         for public in (urlsplit(provider.base_url).netloc, *provider.hosts):
-            if host == public or host.endswith("." + public):
+            # The addresses of some clouds are set by variables, so that they have no host here.
+            if public and (host == public or host.endswith("." + public)):
                 return provider
     return None
 

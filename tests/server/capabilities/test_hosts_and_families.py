@@ -28,7 +28,10 @@ from dragoman_server.settings import Settings, UpstreamSettings
 
 SENT = Path(__file__).with_name("sent.txt")
 PROTOCOLS = {name.rpartition("_")[2]: name for name in UPSTREAMS}
-HOSTS = {"unknown": "https://llm.example/v1"} | {provider.name: provider.base_url for provider in PROVIDERS}
+HOSTS = {"unknown": "https://llm.example/v1"} | {
+    provider.name: provider.base_url.replace("${AZURE_OPENAI_ENDPOINT}", "https://example.openai.azure.com")
+    for provider in PROVIDERS
+}
 SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
 HI = [{"role": "user", "content": "Hi"}]
 BODIES = {
@@ -140,12 +143,12 @@ def test_each_host_decides_a_request_or_a_setting() -> None:
     for provider in PROVIDERS:
         if provider.name in OF_UPSTREAMS:
             protocol, settings = OF_UPSTREAMS[provider.name]
-            for url in (provider.base_url, HOSTS["unknown"]):
+            for url in (HOSTS[provider.name], HOSTS["unknown"]):
                 found = host_capabilities(url, protocol)
                 known = {name: found[name] for name in settings if name in found}
-                assert known == (settings if url == provider.base_url else {}), url
+                assert known == (settings if url == HOSTS[provider.name] else {}), url
             continue
-        of_host = [row for row in requests() if row[0][0] == provider.base_url]
+        of_host = [row for row in requests() if row[0][0] == HOSTS[provider.name]]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(_providers, "PROVIDERS", tuple(each for each in PROVIDERS if each is not provider))
             forget_hosts()
@@ -184,7 +187,7 @@ def test_other_hosts_of_a_provider_get_the_same_request() -> None:
             for upstream in ("chat", "messages"):
                 found = [
                     sent(url, "m", "messages", upstream, "$CONVERSATION")
-                    for url in (f"https://{host}/v1", provider.base_url)
+                    for url in (f"https://{host}/v1", HOSTS[provider.name])
                 ]
                 assert found[0] == found[1], host
 
