@@ -425,8 +425,8 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
         cache_mark_form: `capabilities` -> the member that a cache mark on content is, None if the server accepts none.
             None instead of it: all accept them, on tools too, one for the whole request counts among them, and longer
             ones come first.
-        media: The kinds of Media that a request may have.
-        file_id_media: Those that it may have by file id.
+        media, file_id_media: The kinds of Media that a request may have, and those that it may have by file id.
+        url_media: How the URLs begin that its servers read, by these kinds: as those of the web, if not listed.
         text_roles: The roles of messages that can have no Media.
         prefix_member: The member of an assistant's message that requests its continuation, None if there is none.
         checks_strict_schemas: Its servers refuse a schema as strict that does not close and require all of its objects.
@@ -467,6 +467,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     max_cache_marks: int = 4
     cache_mark_form: Callable[[Any], str | None] | None = lambda capabilities: None
     media: frozenset[str] = frozenset(("image", "file"))
+    url_media: Mapping[str, tuple[str, ...]] = {}
     file_id_media: frozenset[str] = frozenset(("image", "file"))
     text_roles: frozenset[Role] = frozenset()
     prefix_member: str | None = None

@@ -16,6 +16,7 @@ import msgspec
 
 from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.losses import Loss
+from dragoman._ir.media_types import MAGIC, split_data_uri
 from dragoman._ir.native import Node
 from dragoman._ir.shape import Param as Param
 from dragoman._ir.tools import CacheMark, Namespace, Tool, ToolChoice, native_mark
@@ -25,17 +26,19 @@ from dragoman._wire.json import JSON, JSONObject
 Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
 
 # What an upstream may refuse besides the plain settings: members elsewhere in a request. `tool_strict` is `strict` of a
-# function, `message_name` is `name` of a message, `image` and `file` are those in the conversation, `allowed_tools` is
-# a list of tools in `tool_choice`, and `named_tool` one tool there.
+# function, `message_name` is `name` of a message, `image`, `file` and `video` are those in the conversation and
+# `media_url` those by URL, `allowed_tools` is a list of tools in `tool_choice`, and `named_tool` one tool there.
 REFUSABLE_MEMBERS = (
     "allowed_tools",
     "cache_control",
     "file",
     "image",
+    "media_url",
     "message_name",
     "named_tool",
     "parallel_tool_calls",
     "tool_strict",
+    "video",
     "web_search_options",
 )
 
@@ -91,10 +94,10 @@ class Refusal(Node, frozen=True, gc=False):
 
 
 class Media(Node, frozen=True, gc=False):
-    """An image, a file or a sound.
+    """An image, a file, a sound or a video.
 
     Attributes:
-        kind: Which of the three.
+        kind: Which of the four.
         source: "base64" (data is base64 text), "text" (data is plain text), "url" or "file_id".
         data: The content, or the URL or id of it.
         media_type: E.g. "image/png", None if unknown.
@@ -106,7 +109,7 @@ class Media(Node, frozen=True, gc=False):
         path: A JSON Pointer to it in the client's body.
     """
 
-    kind: Literal["image", "file", "audio"]
+    kind: Literal["image", "file", "audio", "video"]
     source: Literal["base64", "text", "url", "file_id"]
     data: str
     media_type: str | None = None
@@ -134,28 +137,12 @@ class Media(Node, frozen=True, gc=False):
             media_type, data = found
         # An image by another type is refused (litellm#24900, comic-translate#399, read 2026-12-01).
         if self.kind == "image" or media_type in ("", "application/octet-stream"):
-            media_type = next((name for magic, name in _MAGIC if data.startswith(magic)), media_type)
+            media_type = next((name for magic, name in MAGIC if data.startswith(magic)), media_type)
         return media_type.lower().replace("image/jpg", "image/jpeg"), data
 
     def as_text(self) -> str:
         """Return the text of a plain-text document, after its context and name."""
         return "\n\n".join(filter(None, (self.context, self.filename, self.data)))
-
-
-# Start of base64 data -> its media type.
-_MAGIC = (
-    ("/9j/", "image/jpeg"),
-    ("iVBORw0KGgo", "image/png"),
-    ("R0lGOD", "image/gif"),
-    ("UklGR", "image/webp"),
-    ("JVBERi", "application/pdf"),
-)
-
-
-def split_data_uri(uri: str) -> tuple[str, str] | None:
-    """Return media type ("" if it names none) and data of a `data:` URI in base64, None for any other text."""
-    head, comma, data = uri.partition(",") if uri.startswith("data:") else ("", "", "")
-    return (head[5:-7].partition(";")[0], data) if comma and head.endswith(";base64") else None
 
 
 class Reasoning(Node, frozen=True, gc=False):

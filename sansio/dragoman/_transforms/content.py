@@ -1,4 +1,4 @@
-"""Content that the upstream does not accept: cache marks, images, files and sounds.
+"""Content that the upstream does not accept: cache marks, images, files, sounds and videos.
 
 What the protocols and hosts accept is data (UpstreamSpec, Capabilities). Marks are dropped, or get a shorter time. An
 image or a file is replaced by a text, because one in the history would fail each later turn, and the model has to know
@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from dragoman._ir.losses import Ledger
+from dragoman._ir.media_types import WEB, kind_of_file, type_by_name
 from dragoman._ir.native import changed
 from dragoman._ir.request import Media, Message, OpaquePart, Request, Text, ToolResult
 from dragoman._ir.tools import LONG_CACHE_OPTION, SHORT_CACHE_OPTION, CacheMark, HostedTool
@@ -127,7 +128,7 @@ def _remarked(node: Any, changes: dict[str, CacheMark | None]) -> Any:
 
 
 def fit_media(request: Request, context: PassContext) -> Request:
-    """Replace images and files that the upstream refuses or cannot find by a text.
+    """Replace images, files and videos that the upstream refuses or cannot find by a text.
 
     Media in messages that can have none are replaced too: a turn with an image that another model made, say.
 
@@ -138,26 +139,39 @@ def fit_media(request: Request, context: PassContext) -> Request:
     same_store = context.client.file_store == upstream.file_store
 
     def fit(media: Media) -> Media | Text:
-        kind = media.kind
-        if kind == "audio":
-            if kind not in upstream.media:
-                raise RequestRefused(
-                    f"{dotted_path(media.path)}: the upstream does not accept audio; send a transcript as text",
-                    path=media.path,
-                    code="unsupported_value",
+        if not context.rewritten and media.source != "text":
+            url = "" if media.source == "base64" else media.data
+            found = kind_of_file(media.media_type or type_by_name(url, media.filename))
+            media = media if found in ("file", media.kind) else changed(media, kind=found)
+        kind, source = media.kind, media.source
+        name = kind if kind == "audio" else f"{kind}s"
+        if kind not in upstream.media or (kind in refused and source != "text"):
+            reason, advice = f"the upstream does not accept {name}", f"you cannot see {name}"
+        elif source == "url" and "://" in media.data[:16]:
+            schemes = upstream.url_media.get(kind, WEB)
+            if "media_url" in refused or not schemes:
+                reason, advice = (
+                    f"the upstream does not accept {name} by URL",
+                    f"you cannot see {name} by URL",
                 )
-        elif kind in refused and media.source != "text":
-            ledger.dropped(media.path, f"the upstream does not accept {kind}s: a text was sent in its place")
-            return placeholder(media, f"you cannot see {kind}s")
-        elif media.source == "file_id" and not (same_store and kind in upstream.file_id_media):
-            reason = (
-                f"the upstream's protocol has no {kind}s by file id"
-                if same_store
-                else "a file id is valid only at the vendor that issued it"
+            elif context.rewritten or media.data.startswith(schemes):
+                return media
+            else:
+                reason, advice = "the upstream cannot read such a URL", _ELSEWHERE
+        elif source == "file_id" and not same_store:
+            reason, advice = "a file id is valid only at the vendor that issued it", _ELSEWHERE
+        elif source == "file_id" and kind not in upstream.file_id_media:
+            reason, advice = f"the upstream's protocol has no {name} by file id", _ELSEWHERE
+        else:
+            return media
+        if kind == "audio":
+            raise RequestRefused(
+                f"{dotted_path(media.path)}: {reason}; send a transcript as text",
+                path=media.path,
+                code="unsupported_value",
             )
-            ledger.dropped(media.path, f"{reason}: a text was sent in its place")
-            return placeholder(media, "you cannot see it, because only another service has it")
-        return media
+        ledger.dropped(media.path, f"{reason}: a text was sent in its place")
+        return placeholder(media, advice)
 
     def text_for(media: Media) -> Text:
         if media.source == "text":
@@ -173,6 +187,9 @@ def fit_media(request: Request, context: PassContext) -> Request:
     if not context.rewritten:
         request = map_parts(request, {Media: text_for}, upstream.text_roles)
     return map_parts(request, {Media: fit, ToolResult: fit_result})
+
+
+_ELSEWHERE = "you cannot see it, because only another service has it"
 
 
 def placeholder(part: Media | OpaquePart, reason: str) -> Text:

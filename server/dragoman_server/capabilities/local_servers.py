@@ -71,6 +71,9 @@ _LLAMA_CPP: Mapping[str, Any] = {
     },
 }
 
+_NO_MEDIA_URLS: Mapping[str, Mapping[str, object]] = {CHAT: {"refuses": (*REFUSED, "media_url")}}
+_VIDEO = {"refuses": tuple([name for name in REFUSED if name != "video"])}
+
 LOCAL_SERVERS = (
     _at(
         11434,
@@ -80,6 +83,8 @@ LOCAL_SERVERS = (
         "docs.ollama.com: openai-compatibility; ollama#18241",
         # The loaded models, and what they were loaded with.
         details="/api/ps",
+        # "image URLs are not currently supported, please use base64 encoded data instead"
+        by_protocol=_NO_MEDIA_URLS,
         # "Tasks which require large context like web search, agents, and coding tools should be set to at least 64000
         # tokens." -- docs/context-length.mdx of ollama/ollama, read 2026-11-23
         advice="It cuts prompts above its context length. For agents start it with OLLAMA_CONTEXT_LENGTH=64000.",
@@ -93,7 +98,7 @@ LOCAL_SERVERS = (
         owner="vllm",
         enlarge="--max-model-len {tokens}",
         # content_index counts on across items.
-        by_protocol={RESPONSES: {"relay": "rewrite"}},
+        by_protocol={RESPONSES: {"relay": "rewrite"}, CHAT: _VIDEO},
     ),
     _at(8080, "llamacpp", "llama.cpp", "LLAMA_API_KEY", "its README; llama.cpp#20733, #27367", **_LLAMA_CPP),
     # "server default port will be changed to :9931 in a future release" -- what llama-server logs at its start
@@ -106,7 +111,16 @@ LOCAL_SERVERS = (
         date="2026-11-23",
         **_LLAMA_CPP,
     ),
-    _at(1234, "lmstudio", "LM Studio", "LM_API_TOKEN", "lmstudio.ai/docs", details="/api/v0/models"),
+    _at(
+        1234,
+        "lmstudio",
+        "LM Studio",
+        "LM_API_TOKEN",
+        "lmstudio.ai/docs; lmstudio-bug-tracker#1120",
+        details="/api/v0/models",
+        # "'url' field must be a base64 encoded image."
+        by_protocol=_NO_MEDIA_URLS,
+    ),
     _at(
         30000,
         "sglang",
@@ -115,7 +129,7 @@ LOCAL_SERVERS = (
         "docs.sglang.ai",
         owner="sglang",
         enlarge="--context-length {tokens}",
-        by_protocol={MESSAGES: {"counts_tokens": True}},
+        by_protocol={MESSAGES: {"counts_tokens": True}, CHAT: _VIDEO},
     ),
     _at(1337, "jan", "Jan", "JAN_API_KEY", "jan.ai/docs/local-api", date="2026-11-29"),
     _at(

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman_server.capabilities.provider import CHAT, GEMINI, LOOKED_UP, RESPONSES
+from dragoman_server.capabilities.provider import CHAT, GEMINI, LOOKED_UP, MESSAGES, RESPONSES
 from dragoman_server.settings.fields import NONE
 
 
@@ -172,6 +172,14 @@ MODEL_FAMILIES = (
         ("claude-3-5-*", {"max_output_tokens": 8192}),
         ("claude-3-7-*", {"thinking": "budget", "efforts": None, "max_output_tokens": 64_000}),
         ("claude-opus-4-[01]* claude-opus-4 claude-opus-4-20*", {"max_output_tokens": 32_000}),
+    ),
+    *_rows(
+        "anthropic-sdk-typescript#1038; litellm#18430; braintrustdata/lingua#160",
+        # "URL sources are not supported"
+        ("claude-*", {"refuses": ("media_url",)}),
+        date="2026-12-01",
+        providers=("bedrock", "vertex"),
+        protocol=MESSAGES,
     ),
     *_rows(
         "platform.openai.com/docs: models",

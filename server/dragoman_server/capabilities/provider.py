@@ -102,7 +102,7 @@ _OPENAI_ONLY = (
     "user",
     "verbosity",
 )
-REFUSED = (*_OPENAI_ONLY, "allowed_tools", "message_name", "tool_strict")
+REFUSED = (*_OPENAI_ONLY, "allowed_tools", "message_name", "tool_strict", "video")
 # Many servers that are compatible with Chat Completions accept no other name of the limit, and no other efforts.
 LOCAL: Mapping[str, object] = {
     "max_tokens_field": "max_tokens",
@@ -113,7 +113,7 @@ PUBLIC: Mapping[str, object] = {**LOCAL, "refuses": (*REFUSED, "top_k")}
 
 # What the vendors' own APIs have, of which some clouds have all.
 # "Unknown parameter: 'web_search_options'." The models that accept it also search without it.
-OPENAI_REFUSED = ("top_k", "web_search_options")
+OPENAI_REFUSED = ("top_k", "video", "web_search_options")
 OPENAI_API: Mapping[str, object] = {
     # "Unsupported parameter: 'max_tokens' is not supported with this model."
     "max_tokens_field": "max_completion_tokens",

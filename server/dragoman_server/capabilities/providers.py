@@ -103,14 +103,14 @@ PROVIDERS = (
         "openrouter",
         "https://openrouter.ai/api/v1",
         "openrouter/auto",  # chooses a model for each request
-        "openrouter.ai/docs: api-reference, sdk DefaultEffort; bifrost#7261",
+        "openrouter.ai/docs: api-reference, sdk DefaultEffort, multimodal/videos; bifrost#7261",
         # It fits its own setting to each model, and leaves out what a model does not accept.
         reasoning_field="reasoning",
         reasoning_setting="reasoning",
         efforts=EFFORTS,
         cache_marks="cache_control",
         developer_role=True,
-        accepts=("user", "verbosity", "top_k"),
+        accepts=("user", "verbosity", "top_k", "video"),
     ),
     _chat(
         "groq",
@@ -175,7 +175,7 @@ PROVIDERS = (
         "moonshot",
         "https://api.moonshot.ai/v1",
         "kimi-k3",
-        "kimi-code#686; new-api#3121; agentscope's page on Kimi; VideoAdGuard#34",
+        "kimi-code#686; new-api#3121; agentscope's page on Kimi; VideoAdGuard#34; @ai-sdk/moonshotai 3.0.32",
         # Other sampling than the model's own is refused, and tool calls without their reasoning are:
         # "thinking is enabled but reasoning_content is missing in assistant tool call message"
         max_tokens_field="max_completion_tokens",
@@ -183,6 +183,7 @@ PROVIDERS = (
         forced_tools="not_thinking",
         reasoning_back="always",
         tool_images=True,
+        accepts=("video",),
         hosts=("api.moonshot.cn",),
         models=("kimi-*",),
     ),
@@ -226,6 +227,7 @@ PROVIDERS = (
         efforts=None,
         structured_output="object",
         forced_tools="not_thinking",
+        accepts=("video",),
         hosts=("dashscope.aliyuncs.com",),
         models=("qwen*",),
     ),

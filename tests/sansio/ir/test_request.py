@@ -6,6 +6,7 @@ from typing import get_args
 import pytest
 
 from dragoman._ir.losses import LossCode
+from dragoman._ir.media_types import split_data_uri
 from dragoman._ir.request import (
     Message,
     MessagePaths,
@@ -14,7 +15,6 @@ from dragoman._ir.request import (
     ReasoningConfig,
     Request,
     Text,
-    split_data_uri,
 )
 from dragoman._ir.tools import HostedTool, McpServer, Tool, WebSearch
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 
+from dragoman._ir.media_types import WEB
 from dragoman._ir.wrapped_signatures import LIST_MARKER
 from dragoman.codec import ModelList, ToolLimits, UpstreamSpec
 from dragoman.protocols.gemini.capabilities import GeminiCapabilities
@@ -24,7 +25,7 @@ from dragoman.protocols.gemini.response_in import GeminiReader, read_whole
 from dragoman.protocols.gemini.response_out import GeminiWriter, write_whole
 from dragoman.protocols.gemini.shapes import SETTING_PATHS
 from dragoman.protocols.gemini.signatures import SIGNATURE_PLACES
-from dragoman.protocols.gemini.tables import ENDPOINTS, FORWARDED_HEADERS, NAME, TOKEN_COUNT
+from dragoman.protocols.gemini.tables import ENDPOINTS, FORWARDED_HEADERS, MEDIA_TYPES, NAME, TOKEN_COUNT
 
 __all__ = ["SPEC"]
 
@@ -71,8 +72,9 @@ SPEC = UpstreamSpec(
     feedback_member="promptFeedback",
     # "up to 5" (google-genai 3.4.0, GenerateContentConfig.stop_sequences)
     max_stop_sequences=5,
-    media=frozenset({"image", "file", "audio"}),
-    file_id_media=frozenset({"image", "file", "audio"}),
+    media=frozenset(MEDIA_TYPES),
+    url_media=dict.fromkeys(MEDIA_TYPES, (*WEB, "gs://")),
+    file_id_media=frozenset(MEDIA_TYPES),
     text_roles=frozenset({"system", "developer"}),
     wrapped_marker=LIST_MARKER,
     signature_places=SIGNATURE_PLACES,

@@ -310,7 +310,7 @@ class ConversationReader(msgspec.Struct):
         uri: JSON = data.get("fileUri")
         level = (part.get("mediaResolution") or {}).get("level")
         source: Literal["base64", "text", "url", "file_id"] = "base64"
-        if kind == "video" or (content is None and uri is None):
+        if content is None and uri is None:
             return None
         if content is None:
             is_public = uri.startswith(("https://", "http://")) and not uri.startswith(_FILES)
@@ -320,7 +320,7 @@ class ConversationReader(msgspec.Struct):
             content += "=" * (-len(content) % 4)
             if kind == "text" and (text := _plain_text(content)) is not None:
                 source, content = "text", text
-        is_file = kind not in ("image", "audio")
+        is_file = kind not in ("image", "audio", "video")
         shape = shapes.MEDIA_SHAPE if is_file else shapes.UNNAMED_SHAPE
         if part.get("inlineData") and part.get("fileData"):
             shape = {**shape, "fileData": Setting(None)}  # a part has one of them: the first was read
@@ -448,8 +448,6 @@ def _render(kind: str, value: JSON) -> str | None:
         return (
             f"Code was run, with {data.get('outcome') or 'OUTCOME_UNSPECIFIED'}:\n{data.get('output') or ''}"
         )
-    if kind in ("inlineData", "fileData"):
-        return "[video: left out, you cannot see it]"
     if kind == "audioTranscription":
         return text_or_none(data.get("text"))
     if kind == "toolResponse":

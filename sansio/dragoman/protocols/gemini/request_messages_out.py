@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.media_types import type_by_name
 from dragoman._ir.native import overlaid
 from dragoman._ir.request import (
     Media,
@@ -27,7 +28,7 @@ from dragoman._ir.tools import input_object
 from dragoman._wire.json import JSONObject
 from dragoman.protocols.gemini.capabilities import GeminiCapabilities as Capabilities
 from dragoman.protocols.gemini.signatures import SignedParts
-from dragoman.protocols.gemini.tables import DETAIL_NAMES, FILE_TYPES, MEDIA_TYPES, NAME, SIGNED
+from dragoman.protocols.gemini.tables import DETAIL_NAMES, MEDIA_TYPES, NAME, SIGNED
 
 _ROLES = {"assistant": "model", "user": "user"}
 
@@ -211,7 +212,7 @@ class ContentsWriter:
 
 
 def write_media(part: Media, ledger: Ledger) -> JSONObject:
-    """Return the part of an image, a file or a sound. Raises RequestRefused (400)."""
+    """Return the part of an image, a file, a sound or a video. Raises RequestRefused (400)."""
     out: JSONObject
     if part.citations is not None:
         ledger.dropped(f"{part.path}/citations", "Gemini has no such setting for files")
@@ -226,7 +227,7 @@ def write_media(part: Media, ledger: Ledger) -> JSONObject:
         inline: JSONObject = {"mimeType": media_type or MEDIA_TYPES[part.kind], "data": data}
         out = {"inlineData": inline}
     else:
-        file_type = part.media_type or _type_by_name(part)
+        file_type = part.media_type or type_by_name(part.data, part.filename)
         file: JSONObject = {} if file_type is None else {"mimeType": file_type}
         out = {"fileData": {**file, "fileUri": part.data}}
     if part.filename is not None and "inlineData" in out:
@@ -239,10 +240,3 @@ def write_media(part: Media, ledger: Ledger) -> JSONObject:
     elif part.detail not in (None, "auto"):
         ledger.altered(part.path, "sent without its detail: Gemini has no such resolution")
     return out
-
-
-def _type_by_name(part: Media) -> str | None:
-    """Return the media type for the end of the URL's path, or of the file's name. None if both are unknown."""
-    path = part.data.partition("?")[0].partition("#")[0]
-    ends = [name.rpartition(".")[2].lower() for name in (path, part.filename or "")]
-    return FILE_TYPES.get(ends[0]) or FILE_TYPES.get(ends[1])

@@ -92,7 +92,7 @@ MEDIA_SHAPE: dict[str, Shape] = {
     **_SIDE,
 }
 _UNNAMED: Shape = {**_DATA, "displayName": Setting(None)}
-# Of images and sounds, for which other protocols have no names.
+# Of images, sounds and videos, for which other protocols have no names.
 UNNAMED_SHAPE: dict[str, Shape] = {**MEDIA_SHAPE, "inlineData": _UNNAMED, "fileData": _UNNAMED}
 CALL_SHAPE: dict[str, Shape] = {"functionCall": {"id": None, "name": None, "args": None}, **_SIDE}
 RESULT_SHAPE: dict[str, Shape] = {

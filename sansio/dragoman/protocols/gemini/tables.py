@@ -163,24 +163,9 @@ IMPLIED_INCLUDES = frozenset({"reasoning.encrypted_content", "web_search_call.ac
 INCLUDE_LOGPROBS = "message.output_text.logprobs"
 
 # Media types, which the API requires, of data that say none.
-MEDIA_TYPES = {"image": "image/png", "file": "application/octet-stream", "audio": "audio/wav"}
-# The end of a name -> its media type. Vertex AI refuses a file by URL without one: "it has an empty mimeType
-# parameter in fileData" (GoogleCloudPlatform/generative-ai#1390, read 2026-12-01).
-FILE_TYPES = {
-    "gif": "image/gif",
-    "heic": "image/heic",
-    "heif": "image/heif",
-    "jpeg": "image/jpeg",
-    "jpg": "image/jpeg",
-    "png": "image/png",
-    "webp": "image/webp",
-    "pdf": "application/pdf",
-    "txt": "text/plain",
-    "flac": "audio/flac",
-    "mp3": "audio/mp3",
-    "ogg": "audio/ogg",
-    "wav": "audio/wav",
-    "mov": "video/mov",
-    "mp4": "video/mp4",
-    "webm": "video/webm",
+MEDIA_TYPES = {
+    "image": "image/png",
+    "file": "application/octet-stream",
+    "audio": "audio/wav",
+    "video": "video/mp4",
 }

@@ -56,7 +56,8 @@ SPEC = UpstreamSpec(
     max_cache_marks=MAX_CACHE_MARKS,
     checks_strict_schemas=True,
     cache_mark_form=lambda capabilities: CACHE_MARK_NAMES.get(capabilities.cache_marks),
-    media=frozenset({"image", "file", "audio"}),
+    media=frozenset({"image", "file", "audio", "video"}),
+    url_media={"audio": ()},
     file_id_media=frozenset({"file"}),
     # "Image URLs are only allowed for messages with role 'user'" (openai-node#1030, read 2026-11-30)
     text_roles=frozenset({"system", "developer", "assistant"}),

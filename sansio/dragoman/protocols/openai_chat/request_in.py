@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from dragoman._ir.events import Signature, ToolKind
+from dragoman._ir.media_types import split_data_uri
 from dragoman._ir.native import changed, extra_of
 from dragoman._ir.request import (
     Media,
@@ -29,7 +30,6 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
     plain_text_of,
-    split_data_uri,
 )
 from dragoman._ir.shape import OBJECT, STRING, Setting, Shape, has_content, read_members, taken_members
 from dragoman._ir.tools import CacheMark
@@ -359,8 +359,8 @@ def _read_parts(content: JSON, path: str) -> list[Part]:
         elif read is not None:
             new = read(part, at, read_cache_mark(part, at))
             new = msgspec.structs.replace(new, native=part, shape=PART_SHAPES[kind])
-            is_odd = type(part.get("image_url")) is str  # not official, but common
-            out.append(changed(new, ("image_url",)) if is_odd else new)  # type: ignore[type-var]
+            is_odd = type(part.get(kind)) is str and kind in _BY_URL  # not official, but common
+            out.append(changed(new, (kind,)) if is_odd else new)  # type: ignore[type-var]
         elif kind == "thinking":  # earlier reasoning in Mistral's form
             out.append(Reasoning(part_text(part), Signature(NAME, {"content": [part]}), path=at))
         else:
@@ -381,16 +381,17 @@ def _refusal_part(part: JSONObject, path: str, cache: CacheMark | None) -> Part:
     return Refusal(CHECKS.required(part, "refusal", path, STRING), path)
 
 
-def _image_part(part: JSONObject, path: str, cache: CacheMark | None) -> Part:
-    image = part.get("image_url")
-    at = f"{path}/image_url"
-    if type(image) is str:
-        image = {"url": image}
-    elif type(image) is not dict:
-        raise wrong_type(at, "an object with a url", image)
-    source, data, media_type = _split_url(CHECKS.required(image, "url", at, STRING))
-    detail = image.get("detail")
-    return Media("image", source, data, media_type, detail=detail, cache=cache, native=part, path=path)
+def _url_part(part: JSONObject, path: str, cache: CacheMark | None) -> Part:
+    kind: str = part["type"]
+    value, at = part.get(kind), f"{path}/{kind}"
+    if type(value) is str:
+        value = {"url": value}
+    elif type(value) is not dict:
+        raise wrong_type(at, "an object with a url", value)
+    source, data, media_type = _split_url(CHECKS.required(value, "url", at, STRING))
+    media_type = media_type or CHECKS.optional(value, "format", at, STRING)
+    detail = value.get("detail") if kind == "image_url" else None
+    return Media(_BY_URL[kind], source, data, media_type, detail=detail, cache=cache, native=part, path=path)
 
 
 def _audio_part(part: JSONObject, path: str, cache: CacheMark | None) -> Part:
@@ -404,16 +405,13 @@ def _file_part(part: JSONObject, path: str, cache: CacheMark | None) -> Part:
     file = CHECKS.required(part, "file", path, OBJECT)
     at = f"{path}/file"
     filename = file.get("filename")
-    media_type = "application/pdf" if str(filename).lower().endswith(".pdf") else None
+    by_name = "application/pdf" if str(filename).lower().endswith(".pdf") else None
     source: Literal["base64", "url", "file_id"]
-    data = CHECKS.optional(file, "file_data", at, STRING)
-    if data is None:
-        source, data = "file_id", CHECKS.required(file, "file_id", at, STRING)
-    else:
-        source, data, found = _split_url(data)
-        media_type = found or media_type
-        if "://" not in data[:16]:  # such as https:// or gs://
-            source = "base64"
+    sent = CHECKS.optional(file, "file_data", at, STRING)
+    source, data, media_type = _split_url(sent or CHECKS.required(file, "file_id", at, STRING))
+    if "://" not in data[:16]:  # such as https:// or gs://, which clients have put in the place of an id, too
+        source = "base64" if sent is not None else "file_id"
+    media_type = media_type or CHECKS.optional(file, "format", at, STRING) or by_name
     return Media("file", source, data, media_type, filename, cache=cache, native=part, path=path)
 
 
@@ -423,10 +421,14 @@ def _document_part(part: JSONObject, path: str, cache: CacheMark | None) -> Part
     return Media("file", source, data, media_type, name, cache=cache, native=part, path=path)
 
 
+# Type of a part with a URL -> the kind.
+_BY_URL: dict[str, Literal["image", "video"]] = {"image_url": "image", "video_url": "video"}
+
 # Type -> the reader, which gets the part, its path and its cache mark.
 _PARTS: dict[str, Callable[[JSONObject, str, CacheMark | None], Part]] = {
     "text": _text_part,
-    "image_url": _image_part,
+    "image_url": _url_part,
+    "video_url": _url_part,
     "input_audio": _audio_part,
     "file": _file_part,
     "document_url": _document_part,

@@ -186,6 +186,9 @@ class PartWriter:
             self._image(part, content)
         elif part.kind == "file":
             self._file(part, content)
+        elif part.kind == "video":
+            url = part.data if part.source == "url" else _data_uri(part)
+            content.append({"type": "video_url", "video_url": {"url": url}})
         else:
             sound = {"data": part.data, "format": (part.media_type or "").rpartition("/")[2]}
             content.append({"type": "input_audio", "input_audio": sound})
@@ -197,8 +200,8 @@ class PartWriter:
         content.append({"type": "image_url", "image_url": image})
 
     def _file(self, part: Media, content: list[JSONObject]) -> None:
-        if self.native and is_document_url(part):
-            content.append({"type": "document_url"})  # write_part() adds what the client sent
+        if part.before is not None and self.native:
+            content.append({"type": part.before["type"]})  # write_part() adds what the client sent
             return
         file: JSONObject = {}
         if part.detail is not None:
@@ -212,8 +215,6 @@ class PartWriter:
             file["file_data"] = part.data if part.media_type is None else _data_uri(part)
         elif part.source == "file_id":
             file["file_id"] = part.data
-        elif self.native:
-            file["file_data"] = part.data
         else:
             content.append({"type": "text", "text": self._file_as_text(part)})
             return

@@ -94,11 +94,12 @@ _MARKS: dict[str, Shape] = {
 # Content parts by type. The reader takes other types whole.
 PART_SHAPES: dict[str, dict[str, Shape]] = {
     "text": {**members("type text"), **_MARKS},
-    "image_url": {"type": None, "image_url": members("url detail"), **_MARKS},
+    "image_url": {"type": None, "image_url": members("url detail format"), **_MARKS},
+    "video_url": {"type": None, "video_url": members("url format"), **_MARKS},  # OpenRouter, vLLM, Qwen
     "input_audio": {"type": None, "input_audio": members("data format"), **_MARKS},
     "file": {
         "type": None,
-        "file": {**members("file_data filename"), "file_id": TakenIf({"file_data": (None,)})},
+        "file": {**members("file_data filename format"), "file_id": TakenIf({"file_data": (None,)})},
         **_MARKS,
     },
     "document_url": {**members("type document_url document_name"), **_MARKS},  # Mistral's, of a file

@@ -6,7 +6,8 @@ from collections.abc import Collection
 from typing import Literal
 
 from dragoman._ir.checks import Checks
-from dragoman._ir.request import Media, Text, split_data_uri
+from dragoman._ir.media_types import split_data_uri
+from dragoman._ir.request import Media, Text
 from dragoman._ir.shape import STRING
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode_text, leaves, wrong_type
