@@ -27,19 +27,25 @@ _BY_NAME = frozenset(("properties", "patternProperties", "dependentSchemas", "$d
 _SEVERAL = frozenset((*_COMBINATIONS, "prefixItems"))
 _ONE = frozenset(("items", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else"))
 _WITH_SCHEMAS = _BY_NAME | _SEVERAL | _ONE
+# All others are left out: some servers write `required: null` for none (MervinPraison/PraisonAI#3111, read 2026-12-01).
+_MAY_BE_NULL = ("const", "default")
+_NULL = re.compile(rb'"(?!(?:const|default)")[^"]*":null')
 # After "array": its object has items. A look at the text takes a third of one at each schema.
 _ITEMS_FOLLOW = re.compile(rb'[^{}]*,"items":')
 
 
-def with_items(schema: JSONObject) -> JSONObject:
-    """Return the schema with `items` in each array, itself if they have them."""
+def tidy_schema(schema: JSONObject) -> JSONObject:
+    """Return the schema with `items` in each array and without keywords that are null, itself if it is so."""
     text = encode(schema)
-    if all(map(_ITEMS_FOLLOW.match, text.split(b'"array"')[1:])):
-        return schema  # as nearly all are
-    if not any(map(lacks_items, _schemas_in(schema))):
-        return schema
+    if b":null" not in text or _NULL.search(text) is None:
+        if all(map(_ITEMS_FOLLOW.match, text.split(b'"array"')[1:])):
+            return schema  # as nearly all are
+        if not any(map(lacks_items, _schemas_in(schema))):
+            return schema
     copy = decode_object(text, "the schema")
     for each in _schemas_in(copy):
+        for key in [key for key, value in each.items() if value is None and key not in _MAY_BE_NULL]:
+            del each[key]
         if lacks_items(each):
             each["items"] = {}
     return copy
@@ -50,11 +56,10 @@ def plain_schema(schema: JSONObject, path: str, altered: Callable[[str, str], No
 
     altered: is called with place and text for each keyword at the top that is merged or left out.
     """
-    is_object = schema.get("type") == "object" and "properties" in schema
-    if is_object and _REFUSED_AT_TOP.isdisjoint(schema) and None not in schema.values():
-        return with_items(schema)  # as nearly all are
-    # Some servers write `required: null` for none (MervinPraison/PraisonAI#3111, read 2026-12-01).
-    top = {key: value for key, value in _resolved(schema, schema).items() if value is not None}
+    schema = tidy_schema(schema)
+    if schema.get("type") == "object" and "properties" in schema and _REFUSED_AT_TOP.isdisjoint(schema):
+        return schema  # as nearly all are
+    top = _resolved(schema, schema)
     if not top.keys().isdisjoint(_COMBINATIONS):
         for key in _COMBINATIONS:
             if key in top:
@@ -70,7 +75,7 @@ def plain_schema(schema: JSONObject, path: str, altered: Callable[[str, str], No
         top = {**top, "type": "object"}  # arguments are never null
     if top["type"] == "object" and "properties" not in top:
         top = {**top, "properties": {}}
-    return with_items(top)
+    return top
 
 
 def _resolved(schema: JSONObject, root: JSONObject) -> JSONObject:

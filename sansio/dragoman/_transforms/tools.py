@@ -36,7 +36,7 @@ from dragoman._transforms.tool_names_and_ids import (
     fits_names,
     hashed_name,
 )
-from dragoman._transforms.tool_schemas import plain_schema, with_items
+from dragoman._transforms.tool_schemas import plain_schema, tidy_schema
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.json_schema import inline_references
@@ -202,7 +202,7 @@ def _without_references(request: Request, ledger: Ledger) -> Request:
 
 def _with_accepted_schemas(request: Request, context: PassContext) -> Request:
     if not context.upstream.tool_limits.plain_schemas:
-        return _with_schemas(request, lambda schema, path: with_items(schema))
+        return _with_schemas(request, lambda schema, path: tidy_schema(schema))
     return _with_schemas(request, lambda schema, path: plain_schema(schema, path, context.ledger.altered))
 
 
