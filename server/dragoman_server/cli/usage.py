@@ -6,8 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 
 import click
@@ -28,9 +27,6 @@ from dragoman_server.platform.state_directory import state_directory
 from dragoman_server.settings import ClientKey, ServerSettings, Settings
 from dragoman_server.settings.problems import ConfigError, printable
 
-if TYPE_CHECKING:
-    from dragoman_server.usage.stores.base import UsageStore
-
 _FILE = "usage.sqlite"
 _BY = "key,group,model,upstream,account,day,hour"
 _FILTERS = ("key", "model", "upstream", "account")
@@ -45,10 +41,6 @@ _SHOWN = {
 }
 
 
-class UsageUnavailable(Exception):
-    """There is no usage that could be read. The text says why."""
-
-
 def with_usage_file(loaded: LoadedConfig) -> LoadedConfig:
     """Return the configuration with the file in which commands store usage, if it names no other store.
 
@@ -60,21 +52,6 @@ def with_usage_file(loaded: LoadedConfig) -> LoadedConfig:
         return loaded
     server = replace(server, usage_store="sqlite", usage_store_path=path)
     return replace(loaded, settings=replace(loaded.settings, server=server))
-
-
-def stored_usage(server: ServerSettings) -> "UsageStore":
-    """Return the store of usage, to read it without a gateway. server: with the file of with_usage_file().
-
-    Raises UsageUnavailable if there is none.
-    """
-    from dragoman_server.gateway import make_usage_store
-
-    if server.usage_store in (None, "memory"):
-        raise UsageUnavailable("usage is in the memory of the gateway")
-    path = server.usage_store_path
-    if server.usage_store == "sqlite" and path is not None and not Path(path).exists():
-        raise UsageUnavailable(f"nothing was counted yet: there is no file {path}")
-    return make_usage_store(server)
 
 
 def server_of(settings: Settings, config_file: str | None) -> ServerSettings:
@@ -127,7 +104,7 @@ def _read(settings: Settings, config_file: str | None, query: str) -> dict[str, 
     import msgspec
 
     from dragoman import RemoteProtocolError
-    from dragoman_server.cli.keys.store import STORE_ERRORS, read_keys
+    from dragoman_server.cli.stores import STORE_ERRORS, read_keys, stored_usage
     from dragoman_server.http.usage import usage_json, usage_query
 
     try:

@@ -238,7 +238,7 @@ def _keys(loaded: LoadedConfig) -> Iterator[CheckFinding]:
         return
     # They take a while to import.
     from dragoman_server.accounts.key_findings import key_findings
-    from dragoman_server.cli.keys.store import STORE_ERRORS, read_keys
+    from dragoman_server.cli.stores import STORE_ERRORS, read_keys
 
     path, keys = settings.server.account_store_path, [*settings.client_keys]
     in_file = settings.server.account_store == "sqlite"

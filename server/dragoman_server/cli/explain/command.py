@@ -97,7 +97,7 @@ def explain(
 
 
 def _key(settings: Settings, name: str) -> ClientKey:
-    from dragoman_server.cli.keys.store import keys_or_exit  # it takes a while to import
+    from dragoman_server.cli.stores import keys_or_exit  # it takes a while to import
 
     try:
         found = next((key for key in keys_or_exit(settings) if key.name == name), None)

@@ -133,7 +133,7 @@ def list_keys(config_file: str | None, as_json: bool) -> None:
     store.
     """
     loaded = with_usage_file(load_or_exit(config_file, UNBOUND, of_gateway=True))
-    from dragoman_server.cli.keys.store import keys_or_exit
+    from dragoman_server.cli.stores import keys_or_exit
 
     keys = keys_or_exit(loaded.settings)
     found, problem = _used(loaded.settings, keys, config_file)
@@ -315,7 +315,7 @@ def _in_store(loaded: LoadedConfig, change: Callable[["StoredKeys"], Awaitable[_
     """Return what a change of the keys in the account store returns. Print what is wrong and exit if it fails."""
     if not loaded.settings.server.stored_keys:
         exit_with(USAGE_ERROR, _NOT_STORED)
-    from dragoman_server.cli.keys.store import REFUSALS, STORE_ERRORS, change_stored
+    from dragoman_server.cli.stores import REFUSALS, STORE_ERRORS, change_stored
 
     try:
         return change_stored(loaded.settings, change)
@@ -413,7 +413,7 @@ def _used(
         return admin_request(server, "GET", "keys"), ""
     except AdminUnavailable as error:
         reason = str(error)
-    from dragoman_server.cli.keys.store import STORE_ERRORS, read_used
+    from dragoman_server.cli.stores import STORE_ERRORS, read_used
 
     try:
         return read_used(settings, keys), ""

@@ -1,7 +1,8 @@
-"""What `dragoman keys` reads and changes in the account store, and reads of usage. It takes a while to import."""
+"""What commands read from the stores without a gateway, and change in them. It takes a while to import."""
 
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
@@ -11,14 +12,18 @@ from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stored_keys import KeyClash, StoredKeys, UnknownKey, all_keys
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError
 from dragoman_server.cli.options import FAILURE, exit_with
-from dragoman_server.cli.usage import UsageUnavailable, stored_usage
-from dragoman_server.gateway import make_account_store
+from dragoman_server.gateway import make_account_store, make_usage_store
 from dragoman_server.http.admin.keys import keys_json
 from dragoman_server.http.usage import limits_of
-from dragoman_server.settings import ClientKey, Settings
-from dragoman_server.usage.stores.base import UsageStoreError
+from dragoman_server.settings import ClientKey, ServerSettings, Settings
+from dragoman_server.usage.stores.base import UsageStore, UsageStoreError
 
 _T = TypeVar("_T")
+
+
+class UsageUnavailable(Exception):
+    """There is no usage that could be read. The text says why."""
+
 
 # A store does not work, or is the memory of the gateway.
 STORE_ERRORS = (AccountStoreError, UsageStoreError, UsageUnavailable, OSError)
@@ -50,6 +55,19 @@ def keys_or_exit(settings: Settings) -> list[ClientKey]:
         return read_keys(settings)
     except STORE_ERRORS as error:
         exit_with(FAILURE, f"the keys in the account store are not known: {error}")
+
+
+def stored_usage(server: ServerSettings) -> UsageStore:
+    """Return the store of usage, to read it without a gateway. server: with the file of usage.with_usage_file().
+
+    Raises UsageUnavailable if there is none.
+    """
+    if server.usage_store in (None, "memory"):
+        raise UsageUnavailable("usage is in the memory of the gateway")
+    path = server.usage_store_path
+    if server.usage_store == "sqlite" and path is not None and not Path(path).exists():
+        raise UsageUnavailable(f"nothing was counted yet: there is no file {path}")
+    return make_usage_store(server)
 
 
 def read_used(settings: Settings, keys: list[ClientKey]) -> dict[str, list[dict[str, Any]]]:
