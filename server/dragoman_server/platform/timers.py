@@ -1,7 +1,7 @@
 """Call functions at their times. Of all timers of an event loop, one waits, for the earliest time.
 
 A timer of uvloop takes 0.6 KiB, one of these 0.2. A cancel scope with a deadline takes a KiB on asyncio and 30 us on
-trio, and a task that waits in it four KiB more. On trio, which has no timers, `trio_timers` waits.
+trio, and a task that waits in it four KiB more.
 """
 
 import logging
@@ -14,9 +14,14 @@ from contextlib import suppress
 from contextvars import Context
 from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+import anyio
 
 from dragoman_server.platform.changes import loop_of_task
+
+if TYPE_CHECKING:
+    from trio.lowlevel import TrioToken
 
 _log = logging.getLogger("dragoman.errors")
 
@@ -121,8 +126,30 @@ class AsyncioTimers(Timers):
             self._wait_until(max(self._next, now + _ROUNDING_S))
 
 
+class TrioTimers(Timers):
+    """Timers on trio, which has none: a task waits. It is in trio's own task group, and ends with the event loop."""
+
+    def __init__(self, token: "TrioToken") -> None:
+        super().__init__()
+        self.token = token
+        self._sleep = anyio.CancelScope()
+
+    def _wait(self) -> None:
+        self._sleep.deadline = self._next
+
+    async def run(self) -> None:
+        while True:
+            with self._sleep:
+                await anyio.sleep_forever()
+            self._call_due(anyio.current_time())
+            self._sleep = anyio.CancelScope(deadline=self._next)
+
+
 class _OfThread(threading.local):
-    timers: AsyncioTimers | None = None  # of its last event loop
+    """Those of its last event loop. With trio as the guest of asyncio there are both."""
+
+    on_asyncio: AsyncioTimers | None = None
+    on_trio: TrioTimers | None = None
 
 
 _of_thread = _OfThread()
@@ -132,11 +159,14 @@ def event_loop_timers() -> CallAt:
     """Return how to call functions later in the event loop of the running task."""
     loop = loop_of_task()
     if loop is not None:
-        timers = _of_thread.timers
+        timers = _of_thread.on_asyncio
         if timers is None or timers.loop is not loop:
-            timers = _of_thread.timers = AsyncioTimers(loop)
+            timers = _of_thread.on_asyncio = AsyncioTimers(loop)
         return timers.call_at
-    # Not at the top, because asyncio does not need trio's import.
-    from dragoman_server.platform.trio_timers import timers_of_loop
+    import trio  # not at the top, because asyncio does not need it
 
-    return timers_of_loop().call_at
+    token, on_trio = trio.lowlevel.current_trio_token(), _of_thread.on_trio
+    if on_trio is None or on_trio.token is not token:
+        on_trio = _of_thread.on_trio = TrioTimers(token)
+        trio.lowlevel.spawn_system_task(on_trio.run)
+    return on_trio.call_at

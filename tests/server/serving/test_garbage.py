@@ -41,7 +41,7 @@ from virtual_time import REAL_BACKENDS
 from dragoman_server.app import create_app
 from dragoman_server.config.loader import load
 from dragoman_server.http import count_tokens
-from dragoman_server.platform.trio_timers import timers_of_loop
+from dragoman_server.platform.timers import event_loop_timers
 from dragoman_server.serving.run import _Worker
 from dragoman_server.serving.signals import SignalMeanings
 from dragoman_server.serving.sockets import bind
@@ -378,7 +378,7 @@ class Server:
         self._worker = worker
         self._backend = backend
         if backend == "trio":
-            timers_of_loop()  # whose task begins when they are first used
+            event_loop_timers()  # whose task begins when they are first used
         self.idle = self.tasks()
 
     def tasks(self) -> int:

@@ -15,7 +15,7 @@ import trio
 import trio.testing
 from http_certificate import make_certificate
 
-from dragoman_server.platform.trio_timers import timers_of_loop
+from dragoman_server.platform.timers import event_loop_timers
 from dragoman_server.streams import trio_stream
 from dragoman_server.streams.connect import _connect
 from dragoman_server.streams.trio_readers import readers_of_loop
@@ -212,7 +212,7 @@ async def test_a_stream_that_is_closed_leaves_no_timer(pair: Pair) -> None:
     peer.send(b"x")
     await stream.receive(600)
     stream.abort()
-    assert [timer.call for _, _, timer in timers_of_loop()._heap] == [None]
+    assert [timer.call for _, _, timer in event_loop_timers().__self__._heap] == [None]
 
 
 async def test_a_cancelled_wait_reads_nothing(pair: Pair, nursery: trio.Nursery) -> None:
