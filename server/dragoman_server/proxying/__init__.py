@@ -19,8 +19,8 @@ several requests; and a client that leaves ends all of it.
     refused_members  members that upstreams have refused by name
     tool_grammar     checks of a model's input for free-text tools
     client_stream    a stream on its way to the client: its writer and its heartbeats
-    outbox           the bytes of that stream, and what an attempt is told of them
-    upstream_errors  which text of an upstream's failure the client gets
+    outbox           the bytes of that stream
+    upstream_errors  a failed attempt, and which text of it the client gets
     upload           a body on its way to the upstream while it arrives
     records          puts what became of a request into its record
 """

@@ -30,9 +30,10 @@ from dragoman_server.log import DECISIONS, log_decision
 from dragoman_server.policy import attempts
 from dragoman_server.policy.error_actions import ErrorAction, ErrorRule, classify
 from dragoman_server.policy.health import INITIAL_HEALTH, Health
-from dragoman_server.proxying.attempt import Attempt, AttemptFailure, PooledAccount
+from dragoman_server.proxying.attempt import Attempt, PooledAccount
 from dragoman_server.proxying.destinations import Destination
 from dragoman_server.proxying.plan import Plan
+from dragoman_server.proxying.upstream_errors import AttemptFailure
 from dragoman_server.settings import AccountSettings, RuleSettings, Settings, UpstreamSettings
 from dragoman_server.wire.headers import remaining_share
 

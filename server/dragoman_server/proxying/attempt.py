@@ -7,7 +7,8 @@ another attempt may follow; after that it ends the client's stream.
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import TYPE_CHECKING
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 import anyio.lowlevel
@@ -23,9 +24,9 @@ from dragoman_server.platform.off_loop import INLINE_BYTES, off_loop
 from dragoman_server.policy.attempts import Account
 from dragoman_server.policy.error_actions import ErrorRule, refuses_signed_reasoning, retry_after
 from dragoman_server.proxying import upstream_errors
-from dragoman_server.proxying.outbox import LOST, NOW, WAIT, Recipient
 from dragoman_server.proxying.plan import BodyMachine, Plan
 from dragoman_server.proxying.response_reads import UnreadBytes, is_stream, receive_and_merge
+from dragoman_server.proxying.upstream_errors import AttemptFailure
 from dragoman_server.settings import AccountSettings
 from dragoman_server.streams.byte_stream import Take
 from dragoman_server.upstream.account_request import account_request
@@ -56,34 +57,26 @@ _OPEN = dragoman.Outcome.OPEN
 _TOO_LARGE = unreadable_error(f"it has more than {MAX_RESPONSE_BYTES} bytes")
 
 
-class AttemptFailure(msgspec.Struct, frozen=True):
-    """A failed attempt of which nothing was sent to the client.
+class Delivery(Enum):
+    """What became of what an attempt has for the client."""
 
-    Attributes:
-        error: Decides what happens to its account.
-        reported: The error as the client may see it.
-        cause: The error for the log.
-        headers: The upstream's headers that the client may see.
-        status, body: The upstream's error response in the client's form, if the client gets that.
-        upstream_status: The status of the upstream's response, if there was one.
-        retry_after: The seconds for which the upstream accepts no request.
-        connecting, idle_closed: There was no connection; a reused one was closed before the request arrived.
-        final: The request must not be sent again, see Plan.is_repeatable and Plan.is_spent.
-        of_gateway: See UpstreamError.
-    """
+    NOW = auto()  # the recipient has it, and takes more
+    WAIT = auto()  # await finish_delivery() before the next read
+    LOST = auto()  # another attempt was faster, or this one is cancelled: it must end
 
-    error: dragoman.WireError
-    reported: dragoman.WireError
-    cause: str
-    headers: Sequence[tuple[str, str]]
-    status: int | None = None
-    body: bytes = b""
-    upstream_status: int | None = None
-    retry_after: float | None = None
-    connecting: bool = False
-    idle_closed: bool = False
-    final: bool = False
-    of_gateway: bool = False
+
+# CPython 3.11 takes as long to look up a member as for several calls.
+NOW, WAIT, LOST = Delivery.NOW, Delivery.WAIT, Delivery.LOST
+
+
+class Recipient(Protocol):
+    """Gets what attempts have for the client."""
+
+    def deliver(self, attempt: "Attempt") -> Delivery:
+        """Take it, without waiting. The first attempt that has something wins."""
+
+    async def finish_delivery(self, attempt: "Attempt") -> None:
+        """Take what deliver() could not, and wait until there is room for more."""
 
 
 class PooledAccount(Account, frozen=True, kw_only=True):

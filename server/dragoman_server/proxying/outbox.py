@@ -7,43 +7,17 @@ only while it has something to send, because an open stream would hold four KiB 
 gather, and go out together; a reader that is ahead of a slow client waits for room, and so pauses its upstream.
 """
 
-from enum import Enum, auto
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
 from dragoman_server.platform.changes import Changes
 from dragoman_server.streams.byte_stream import WriteNow
 
-if TYPE_CHECKING:
-    from dragoman_server.proxying.attempt import Attempt
-
 # A reader waits while more than this is unsent. One piece is what one read of the upstream gave, which is one event of
 # a slow upstream, and many of a fast one.
 _MAX_PIECES = 4
 _MAX_BYTES = 64 * 1024
-
-
-class Delivery(Enum):
-    """What became of what an attempt has for the client."""
-
-    NOW = auto()  # the recipient has it, and takes more
-    WAIT = auto()  # await finish_delivery() before the next read
-    LOST = auto()  # another attempt was faster, or this one is cancelled: it must end
-
-
-# CPython 3.11 takes as long to look up a member as for several calls.
-NOW, WAIT, LOST = Delivery.NOW, Delivery.WAIT, Delivery.LOST
-
-
-class Recipient(Protocol):
-    """Gets what attempts have for the client."""
-
-    def deliver(self, attempt: "Attempt") -> Delivery:
-        """Take it, without waiting. The first attempt that has something wins."""
-
-    async def finish_delivery(self, attempt: "Attempt") -> None:
-        """Take what deliver() could not, and wait until there is room for more."""
 
 
 class Chunk(msgspec.Struct, frozen=True):

@@ -2,8 +2,9 @@
 
 from dragoman import ErrorKind, LossCode, Outcome, ResponseMachine, WireError
 from dragoman_server.log import RequestRecord
-from dragoman_server.proxying.attempt import Attempt, AttemptFailure
+from dragoman_server.proxying.attempt import Attempt
 from dragoman_server.proxying.plan import Plan, log_losses
+from dragoman_server.proxying.upstream_errors import AttemptFailure
 from dragoman_server.relayed.body import RelayedBody
 
 # Ends the response of a client that has left. It is no failure of the upstream.

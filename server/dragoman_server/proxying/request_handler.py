@@ -24,13 +24,13 @@ from dragoman_server.accounts.usage import estimate_input
 from dragoman_server.platform.cancellation import RestOfTask, return_if_cancelled
 from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.policy.error_actions import ErrorAction
-from dragoman_server.proxying.attempt import Attempt, AttemptFailure
+from dragoman_server.proxying.attempt import LOST, NOW, WAIT, Attempt, Delivery
 from dragoman_server.proxying.client_request import SCOPE_SENDERS, ClientRequest
 from dragoman_server.proxying.client_stream import ClientStream
 from dragoman_server.proxying.destinations import record_destination
-from dragoman_server.proxying.outbox import LOST, NOW, WAIT, Delivery
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.proxying.records import CLIENT_LEFT, note_failure, record_end
+from dragoman_server.proxying.upstream_errors import AttemptFailure
 from dragoman_server.wire import replies
 from dragoman_server.wire.headers import (
     JSON_HEADERS,

@@ -7,6 +7,7 @@ error the form of the client's protocol (`translate_error`, or Failed in a strea
 """
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from urllib.parse import urlsplit, urlunsplit
 
@@ -43,6 +44,36 @@ _WRONG_PATH_KINDS = frozenset({ErrorKind.NOT_FOUND, ErrorKind.METHOD})
 _NO_SUCH_PATH = r"""(?isx)
     invalid\ url\b.* | (unrecognized|unknown)\ request\ url\b.* | no\ route\ matched\b.* | route\ .*\ not\ found
     | method\ not\ allowed\.? | (404:?\ )? ((page|file|path|resource|endpoint|url)\ )? not\ found\.?"""
+
+
+class AttemptFailure(msgspec.Struct, frozen=True):
+    """A failed attempt of which nothing was sent to the client.
+
+    Attributes:
+        error: Decides what happens to its account.
+        reported: The error as the client may see it.
+        cause: The error for the log.
+        headers: The upstream's headers that the client may see.
+        status, body: The upstream's error response in the client's form, if the client gets that.
+        upstream_status: The status of the upstream's response, if there was one.
+        retry_after: The seconds for which the upstream accepts no request.
+        connecting, idle_closed: There was no connection; a reused one was closed before the request arrived.
+        final: The request must not be sent again, see Plan.is_repeatable and Plan.is_spent.
+        of_gateway: See UpstreamError.
+    """
+
+    error: WireError
+    reported: WireError
+    cause: str
+    headers: Sequence[tuple[str, str]]
+    status: int | None = None
+    body: bytes = b""
+    upstream_status: int | None = None
+    retry_after: float | None = None
+    connecting: bool = False
+    idle_closed: bool = False
+    final: bool = False
+    of_gateway: bool = False
 
 
 class Scrub(msgspec.Struct, frozen=True):
