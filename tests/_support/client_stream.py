@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 
 from dragoman_server.serving.connection import Connection, WorkerContext
+from dragoman_server.serving.server import protocol_for
 from dragoman_server.settings import ServerSettings
 from dragoman_server.streams.byte_stream import Take
 
@@ -111,4 +112,5 @@ class FakeStream:
 def connect(app: Any, stream: FakeStream, settings: ServerSettings | None = None) -> Connection:
     settings = settings or ServerSettings()
     worker = WorkerContext(app, settings, {})
-    return Connection(worker, stream, ("192.0.2.1", 5), ("192.0.2.2", 80), tls=stream.alpn is not None)
+    tls = stream.alpn is not None
+    return Connection(worker, stream, ("192.0.2.1", 5), ("192.0.2.2", 80), protocol_for, tls=tls)

@@ -4,21 +4,16 @@ It starts the application, queues what the application receives, and passes on w
 """
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 from starlette.types import ASGIApp
 
+from dragoman_server.serving.connection import Connection, HTTPProtocol
 from dragoman_server.serving.http1_response import WITHOUT_BODY
 from dragoman_server.serving.request_head import StreamRequest
 from dragoman_server.serving.tasks import AppEvents
 from dragoman_server.streams.byte_stream import NOW, WriteNow
-
-if TYPE_CHECKING:
-    from dragoman_server.serving.connection import Connection
-    from dragoman_server.serving.http1 import HTTP1
-    from dragoman_server.serving.http2 import HTTP2
-
 
 # Paths that are kept, because clients use a few, again and again.
 _KEPT_PATHS = 128
@@ -32,9 +27,7 @@ def _decoded(path: bytes) -> str:
     return unquote(path.decode("ascii"))
 
 
-def asgi_scope(
-    request: StreamRequest, transport: "Connection", kind: str, spec_version: str
-) -> dict[str, Any]:
+def asgi_scope(request: StreamRequest, transport: Connection, kind: str, spec_version: str) -> dict[str, Any]:
     """Return what ASGI scopes of both kinds have, "http" and "websocket"."""
     path, _, query = request.target.partition(b"?")
     return {
@@ -69,8 +62,8 @@ class HTTPStream:
     def __init__(
         self,
         app: ASGIApp,
-        transport: "Connection",
-        writer: "HTTP1 | HTTP2",
+        transport: Connection,
+        writer: HTTPProtocol,
         stream_id: int,
         events: AppEvents,
     ) -> None:

@@ -7,8 +7,8 @@ one. All bytes for a client go through `Connection.write`.
 import logging
 import math
 import ssl
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeAlias
 
 import anyio
 import anyio.abc
@@ -22,16 +22,10 @@ from dragoman_server.platform.changes import Flag, Lock
 from dragoman_server.platform.clock import event_loop_clock
 from dragoman_server.platform.start_queue import StartQueue
 from dragoman_server.platform.timers import CallAt, Timer, event_loop_timers
-from dragoman_server.serving.http1 import HTTP1
 from dragoman_server.serving.tasks import AppEvents, AppTasks, Request
 from dragoman_server.settings import ServerSettings
-from dragoman_server.streams.byte_stream import ByteStream
-
-if TYPE_CHECKING:
-    from dragoman_server.serving.http2 import HTTP2
-
-# The first bytes of an HTTP/2 client (RFC 9113, 3.4).
-_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+from dragoman_server.streams.byte_stream import ByteStream, Take
+from dragoman_server.streams.http1_head import Headers
 
 # Bytes passed to the stream in one call; the client must read them within `send_timeout_s`. A client that does not read
 # costs as many bytes here (twice as many with TLS on asyncio, whose transport reports a full buffer one write late),
@@ -90,11 +84,46 @@ class WorkerContext(msgspec.Struct):
     idle: dict[object, tuple[float, Callable[[], None]]] = msgspec.field(default_factory=dict)
 
 
+class HTTPProtocol(Protocol):
+    """HTTP1 or HTTP2, to its connection and to the streams of its requests."""
+
+    @property
+    def take(self) -> Take | None:
+        """Do what data_received() does, without waiting. False: call that, with nothing, for the rest."""
+
+    @property
+    def is_behind(self) -> bool:
+        """True if take() has returned false."""
+
+    # Called by the connection.
+
+    async def data_received(self, data: bytes) -> None: ...
+
+    async def connection_lost(self) -> None: ...
+
+    async def timed_out(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    # Called by a stream.
+
+    async def send_head(self, stream_id: int, status: int, headers: Headers) -> None: ...
+
+    def send_data(self, stream_id: int, data: bytes, *, is_last: bool = False) -> Awaitable[None]: ...
+
+    async def close_stream(self, stream_id: int) -> None: ...
+
+
+# Returns the protocol of a connection by its first bytes, None while more of them are needed.
+ProtocolFor: TypeAlias = "Callable[[Connection, bytes], HTTPProtocol | None]"
+
+
 class Connection:
     """One connection.
 
     Attributes:
         client, server: The addresses of both ends.
+        stream: Its bytes.
         request_events: What the application of the open request receives, over HTTP/1.
         tls: It is encrypted.
     """
@@ -105,6 +134,7 @@ class Connection:
         stream: ByteStream,
         client: Address | None,
         server: Address | None,
+        protocol_for: ProtocolFor,
         *,
         tls: bool,
     ) -> None:
@@ -113,8 +143,9 @@ class Connection:
         self.client = client
         self.server = server
         self.tls = tls
-        self._stream = stream
-        self._protocol: HTTP1 | HTTP2 | None = None
+        self.stream = stream
+        self._protocol_for = protocol_for
+        self._protocol: HTTPProtocol | None = None
         self.tasks: anyio.abc.TaskGroup
         self.apps: AppTasks
         # For reading. The timer's, the second one, may be earlier, which costs less than to move it.
@@ -141,10 +172,7 @@ class Connection:
         try:
             async with anyio.create_task_group() as self.tasks:
                 self.apps = AppTasks(self.tasks, self.worker.requests, self.worker.starts)
-                if self._stream.alpn_protocol() == "h2":
-                    self._protocol = self._http2()
-                elif self.tls or not self.settings.http2:
-                    self._protocol = HTTP1(self)
+                self._protocol = self._protocol_for(self, b"")
                 await self._read()
                 await self._finish()
         except BaseExceptionGroup as group:
@@ -157,7 +185,7 @@ class Connection:
         finally:
             self._closed = True
             self._protocol = self.request_events = None  # reference cycles
-            self._stream.abort()
+            self.stream.abort()
             if self._timer is not None:
                 self._timer.cancel()
             self.worker.idle.pop(self, None)
@@ -183,7 +211,7 @@ class Connection:
             self._linger_s = IDLE_LINGER_S
         if not self._ended:
             self._ended = True
-            self._stream.interrupt()
+            self.stream.interrupt()
 
     def make_room(self) -> None:
         """End an idle connection for a new one, without waiting for its client."""
@@ -210,7 +238,7 @@ class Connection:
         if self._ended:
             return
         if self.worker.time() >= self._deadline:
-            self._stream.interrupt()
+            self.stream.interrupt()
         elif self._deadline < math.inf:  # it has moved
             self._set_timer()
 
@@ -236,11 +264,11 @@ class Connection:
         while not self._ended:
             data, is_behind = b"", False
             try:
-                if isinstance(self._protocol, HTTP1):
-                    await self._stream.receive_each(self._protocol.take, None)
+                if self._protocol is not None and (take := self._protocol.take) is not None:
+                    await self.stream.receive_each(take, None)
                     is_behind = self._protocol.is_behind
                 if not is_behind:
-                    data = await self._stream.receive(None)
+                    data = await self.stream.receive(None)
             except InterruptedError:
                 await self._woken()
                 continue
@@ -268,7 +296,7 @@ class Connection:
         self._full = None
 
     async def _watch_peer(self) -> None:
-        await self._stream.peer_ended()
+        await self.stream.peer_ended()
         self._peer_ended = True
         await self._lose()
 
@@ -294,21 +322,13 @@ class Connection:
 
     async def _received(self, data: bytes) -> None:
         if self._protocol is None:
-            # Clear text: HTTP/2 with prior knowledge (RFC 9113, 3.3), as proxies use it to their backends.
             data = self._first = self._first + data
-            if len(data) < len(_PREFACE) and _PREFACE.startswith(data):
+            self._protocol = self._protocol_for(self, data)
+            if self._protocol is None:
                 return
-            self._protocol = self._http2() if data.startswith(_PREFACE) else HTTP1(self)
             self._first = b""
         # Nothing is read meanwhile, so this must return soon: otherwise a client that leaves is not noticed.
         await self._protocol.data_received(data)
-
-    def _http2(self) -> "HTTP2":
-        # Its import takes as long as ten requests, and most servers have no such client. With TLS the server has
-        # imported it.
-        from dragoman_server.serving.http2 import HTTP2
-
-        return HTTP2(self)
 
     async def _finish(self) -> None:
         self.apps.end()
@@ -325,7 +345,7 @@ class Connection:
         async with self._writing:  # after the writes that wait for their turn
             closed, self._closed = self._closed, True
         if not closed:
-            await self._stream.end(self._linger_s)
+            await self.stream.end(self._linger_s)
 
     # Writing.
 
@@ -337,7 +357,7 @@ class Connection:
         if self._closed or self._rest is not None or len(data) > WRITE_SIZE or self._writing.locked:
             return False
         try:
-            rest = self._stream.send_now(data)
+            rest = self.stream.send_now(data)
         except OSError:
             self._break()
             return True
@@ -371,12 +391,12 @@ class Connection:
         rest, self._rest = self._rest, None
         try:
             if rest is not None:
-                await self._stream.send_all(rest, timeout)
+                await self.stream.send_all(rest, timeout)
             for data in pieces:
                 for start in range(0, len(data) or 1, WRITE_SIZE):
                     if start:  # a client that reads fast does not hold the loop
                         await anyio.lowlevel.checkpoint()
-                    await self._stream.send_all(data[start : start + WRITE_SIZE], timeout)
+                    await self.stream.send_all(data[start : start + WRITE_SIZE], timeout)
         except TimeoutError:
             _log.warning("a client read nothing for %g seconds; its requests are cancelled", timeout)
             self._break()
@@ -391,7 +411,7 @@ class Connection:
 
     def _break(self) -> None:
         self._closed = True
-        self._stream.abort()
+        self.stream.abort()
         self.end()
 
 

@@ -20,6 +20,7 @@ from dragoman import RemoteProtocolError, RequestRefused
 from dragoman_server.platform.changes import Lock
 from dragoman_server.serving import request_head
 from dragoman_server.serving.asgi_stream import HTTPStream
+from dragoman_server.serving.connection import Connection
 from dragoman_server.serving.http1_response import Http1Response, date_header, interim_response
 from dragoman_server.serving.refusals import refusal
 from dragoman_server.serving.request_head import StreamRequest
@@ -29,7 +30,6 @@ from dragoman_server.streams.http1_body import BodyDecoder, ChunkedBody, LengthB
 from dragoman_server.streams.http1_head import Headers
 
 if TYPE_CHECKING:
-    from dragoman_server.serving.connection import Connection
     from dragoman_server.serving.websocket import WebSocket
 
 # Bytes to buffer that a client sends after a request and before the end of its response. If there are more, they are
@@ -67,13 +67,9 @@ _HEAD, _BODY, _AHEAD, _FRAMES, _NOTHING = _Reading
 
 
 class HTTP1:
-    """HTTP/1.1 on one connection.
+    """HTTP/1.1 on one connection."""
 
-    Attributes:
-        is_behind: take() has returned false.
-    """
-
-    def __init__(self, transport: "Connection") -> None:
+    def __init__(self, transport: Connection) -> None:
         self._transport = transport
         self._stream: HTTPStream | WebSocket | None = None
         self.is_behind = False
@@ -90,7 +86,6 @@ class HTTP1:
     # Called by the connection.
 
     def take(self, data: bytes) -> bool:
-        """Do what data_received() does, without waiting. False: call that, with nothing, for the rest."""
         if self._reading is not _NOTHING:
             self._buffer += data
             if not self._parsing.locked:

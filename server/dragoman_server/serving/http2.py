@@ -11,7 +11,7 @@ application has read; responses by STREAM_BUFFER, above which the application wa
 import logging
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -24,6 +24,7 @@ from starlette.types import Message, Receive, Scope, Send
 from dragoman import RequestRefused
 from dragoman_server.platform.changes import Changes, Flag
 from dragoman_server.serving.asgi_stream import HTTPStream
+from dragoman_server.serving.connection import Connection
 from dragoman_server.serving.http1_response import date_header
 from dragoman_server.serving.http2_connection import HTTP2Connection
 from dragoman_server.serving.refusals import refusal
@@ -33,9 +34,6 @@ from dragoman_server.serving.websocket import WebSocket
 from dragoman_server.serving.websocket_handshake import Handshake, read_connect
 from dragoman_server.streams.http1_head import Headers
 from dragoman_server.wire.replies import Reply, send_reply
-
-if TYPE_CHECKING:
-    from dragoman_server.serving.connection import Connection
 
 _log = logging.getLogger("dragoman.http")
 
@@ -90,7 +88,10 @@ class _Stream:
 class HTTP2:
     """HTTP/2 on one connection. It writes its settings, and starts the task that writes."""
 
-    def __init__(self, transport: "Connection") -> None:
+    take = None  # nothing is parsed where it arrives
+    is_behind = False
+
+    def __init__(self, transport: Connection) -> None:
         self.transport = transport
         self.connection = HTTP2Connection(MAX_STREAMS, MAX_HEAD_BYTES, anyio.current_time())
         self._streams: dict[int, _Stream] = {}

@@ -13,12 +13,17 @@ from dragoman_server.serving.connection import (
     FIRST_BYTES_S,
     Address,
     Connection,
+    HTTPProtocol,
     WorkerContext,
     log_internal_error,
 )
 from dragoman_server.serving.file_limit import default_max_connections
+from dragoman_server.serving.http1 import HTTP1
 from dragoman_server.streams.byte_stream import ByteStream
 from dragoman_server.streams.connect import EXHAUSTED, open_byte_stream
+
+# The first bytes of an HTTP/2 client (RFC 9113, 3.4).
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 # Connections accepted before other tasks run again.
 _BATCH = 64
@@ -139,7 +144,10 @@ class _Server:
             sock.close()
         else:
             if stream is not None:
-                await Connection(self._worker, stream, client, server, tls=tls is not None).run()
+                connection = Connection(
+                    self._worker, stream, client, server, protocol_for, tls=tls is not None
+                )
+                await connection.run()
         finally:
             self._count -= 1
             self._one_ended.set()
@@ -157,6 +165,20 @@ class _Server:
                 self.handshakes.discard(scope)
                 self._worker.idle.pop(scope, None)
         return None
+
+
+def protocol_for(connection: Connection, first: bytes) -> HTTPProtocol | None:
+    """Return the protocol of a connection by its first bytes, None while more of them are needed."""
+    if connection.stream.alpn_protocol() != "h2":
+        if connection.tls or not connection.settings.http2:
+            return HTTP1(connection)
+        # Clear text: HTTP/2 with prior knowledge (RFC 9113, 3.3), as proxies use it to their backends.
+        if not first.startswith(_PREFACE):
+            return None if _PREFACE.startswith(first) else HTTP1(connection)
+    # Its import takes as long as ten requests, and most servers have no such client. With TLS it is imported before.
+    from dragoman_server.serving.http2 import HTTP2
+
+    return HTTP2(connection)
 
 
 def _address(name: object) -> Address | None:

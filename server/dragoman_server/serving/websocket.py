@@ -8,7 +8,7 @@ pings, pongs and the Close, after which it ends the stream.
 from collections.abc import Iterable
 from contextlib import suppress
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -16,6 +16,7 @@ import anyio.lowlevel
 from dragoman import RequestRefused
 from dragoman_server.platform.changes import Changes, Lock
 from dragoman_server.serving.asgi_stream import asgi_scope
+from dragoman_server.serving.connection import Connection, HTTPProtocol
 from dragoman_server.serving.refusals import refusal
 from dragoman_server.serving.request_head import StreamRequest
 from dragoman_server.serving.tasks import AppEvents, ClientLeft
@@ -39,11 +40,6 @@ from dragoman_server.serving.websocket_frames import (
 )
 from dragoman_server.serving.websocket_handshake import Handshake
 from dragoman_server.streams.byte_stream import DRAINING, NOW, UTF8
-
-if TYPE_CHECKING:
-    from dragoman_server.serving.connection import Connection
-    from dragoman_server.serving.http1 import HTTP1
-    from dragoman_server.serving.http2 import HTTP2
 
 # Seconds of silence before a ping: below the shortest idle timeouts of proxies (30 to 60 s).
 PING_S = 20.0
@@ -76,8 +72,8 @@ class WebSocket:
         self,
         handshake: Handshake,
         app: Any,
-        transport: "Connection",
-        writer: "HTTP1 | HTTP2",
+        transport: Connection,
+        writer: HTTPProtocol,
         stream_id: int,
     ) -> None:
         self.app = app

@@ -15,7 +15,10 @@ from starlette.types import Receive, Scope, Send
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.serving import connection as connection_module
+from dragoman_server.serving import server as server_module
 from dragoman_server.serving.connection import KEEP_ALIVE_S, Connection
+from dragoman_server.serving.http1 import HTTP1
+from dragoman_server.serving.server import protocol_for
 from dragoman_server.serving.tasks import AppEvents
 from dragoman_server.settings import ServerSettings
 from dragoman_server.streams.byte_stream import NOW
@@ -144,7 +147,7 @@ async def test_a_stop_ends_an_idle_connection_at_once_and_a_busy_one_after_its_r
 
     idle, busy = FakeStream([]), FakeStream([GET])
     first = connect(slow, idle)
-    second = Connection(first.worker, busy, None, None, tls=False)
+    second = Connection(first.worker, busy, None, None, protocol_for, tls=False)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(first.run)
         tasks.start_soon(second.run)
@@ -177,7 +180,7 @@ def failing(error: BaseException) -> Callable[..., Awaitable[None]]:
 async def test_whatever_a_protocol_raises_ends_its_connection_and_is_one_line(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
-    monkeypatch.setattr(connection_module.HTTP1, "data_received", failing(error))
+    monkeypatch.setattr(HTTP1, "data_received", failing(error))
     stream = FakeStream([GET])
     await connect(hello, stream).run()
     assert stream.aborted_at == 0
@@ -188,7 +191,7 @@ async def test_whatever_a_protocol_raises_ends_its_connection_and_is_one_line(
 
 
 async def test_a_base_exception_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module.HTTP1, "data_received", failing(NoException()))
+    monkeypatch.setattr(HTTP1, "data_received", failing(NoException()))
     with pytest.RaisesGroup(NoException, flatten_subgroups=True):
         await connect(hello, FakeStream([GET])).run()
 
@@ -319,7 +322,7 @@ async def test_the_deadline_of_reading_is_the_protocols(monkeypatch: pytest.Monk
             await self.transport.write(b"too late")
             self.transport.end()
 
-    monkeypatch.setattr(connection_module, "HTTP1", Patient)
+    monkeypatch.setattr(server_module, "HTTP1", Patient)
     stream = FakeStream([GET])
     await connect(hello, stream).run()
     assert timed_out == [7]

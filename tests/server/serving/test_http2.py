@@ -52,6 +52,7 @@ from dragoman_server.serving.http2_connection import (
     UPDATES_PER_DATA,
     HTTP2Connection,
 )
+from dragoman_server.serving.server import protocol_for
 from dragoman_server.serving.tasks import AppTasks
 from dragoman_server.settings import ServerSettings
 from dragoman_server.streams.byte_stream import NOW
@@ -71,7 +72,7 @@ class Client(Connection):
     def __init__(self, app: App, tasks: anyio.abc.TaskGroup) -> None:
         worker = WorkerContext(app, ServerSettings(), {})
         stream: Any = None  # write() and end() are replaced
-        super().__init__(worker, stream, ("127.0.0.1", 1), ("127.0.0.1", 2), tls=False)
+        super().__init__(worker, stream, ("127.0.0.1", 1), ("127.0.0.1", 2), protocol_for, tls=False)
         self.tasks = tasks
         self.apps = AppTasks(tasks, worker.requests, worker.starts)
         self.frames: list[Frame] = []
