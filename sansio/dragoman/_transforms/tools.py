@@ -134,7 +134,7 @@ def _refuse_without_its_tool(request: Request, context: PassContext) -> None:
 def _is_sent(tool: HostedTool, context: PassContext) -> bool:
     """True if the upstream, or a function in its place, does what the tool does."""
     upstream = context.upstream
-    if tool.origin == upstream.name or tool.function_fallback is not None:
+    if tool.function_fallback is not None or (tool.origin == upstream.name and not _only_functions(context)):
         return True  # an upstream supports the hosted tools of its protocol
     limits, use = upstream.tool_limits, tool.use
     if (
@@ -143,6 +143,11 @@ def _is_sent(tool: HostedTool, context: PassContext) -> bool:
     ):
         return False
     return limits.mcp_choice or type(use) is not McpServer or use.allowed_tools is None
+
+
+def _only_functions(context: PassContext) -> bool:
+    """True for a server of Responses without free-text tools, which has no namespaces and runs no tools either."""
+    return context.upstream.tool_limits.custom_by_default and context.capabilities.custom_tools is False
 
 
 def _offer_allowed(request: Request, context: PassContext) -> Request:
@@ -228,7 +233,9 @@ class _ToolFitter:
 
     def __init__(self, context: PassContext) -> None:
         accepted = context.capabilities.custom_tools
-        self._limits = limits = context.upstream.tool_limits
+        limits = context.upstream.tool_limits
+        self._keeps_own = not _only_functions(context)
+        self._limits = limits if self._keeps_own else msgspec.structs.replace(limits, namespaces=False)
         self._protocol = context.upstream.name
         self._call_id_form = context.capabilities.call_ids
         self._ledger = context.ledger
@@ -267,7 +274,7 @@ class _ToolFitter:
 
     def tool(self, tool: Tool) -> Tool:
         if type(tool) is HostedTool:
-            if tool.function_fallback is None or tool.origin == self._protocol:
+            if tool.function_fallback is None or (tool.origin == self._protocol and self._keeps_own):
                 return tool
             return self._as_function(tool, tool.function_fallback)
         if self._functions and tool.namespace is None and tool.name in self._functions.values():
@@ -341,6 +348,7 @@ class _ToolFitter:
             call = msgspec.structs.replace(call, native=None, before=unknown_members(call), shape=None)
         return changed(
             call,
+            ("namespace",) if namespace is None else (),
             call_id=call_id,
             name=name,
             namespace=namespace,

@@ -213,7 +213,8 @@ def write_tools(
     open_namespace: tuple[str, list[JSON]] | None = None  # path and tools of the namespace being filled
     for tool in tools:
         if type(tool) is HostedTool:
-            hosted = tool.native if native else _write_hosted(tool, capabilities, ledger)
+            kept = native and capabilities.custom_tools is not False
+            hosted = tool.native if kept else _write_hosted(tool, capabilities, ledger)
             if hosted is not None:
                 out.append(hosted)
             continue
