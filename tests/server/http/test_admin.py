@@ -290,8 +290,8 @@ BASE = {
     "state": "ready",
     "cause": None,
     "cools_until": None,
-    "strikes": 0,
-    "troubles": 0,
+    "consecutive_cooldowns": 0,
+    "recent_failures": 0,
     "remaining": None,
     "last_used": None,
 }
@@ -300,11 +300,11 @@ BASE = {
 SHOWN: list[tuple[Health, dict[str, Any]]] = [
     (Health(), {}),
     (Health(last_used=NOW - 0.5), {"last_used": "2026-11-21T11:59:59.500Z"}),
-    (Health(remaining=0.25, failures=(NOW,)), {"remaining": 0.25, "troubles": 1}),
-    (Health(cooldown_until=NOW + 30, cause="429", consecutive_cooldowns=2), {"state": "cooling", "cause": "429", "cools_until": "2026-11-21T12:00:30.000Z", "strikes": 2}),
+    (Health(remaining=0.25, failures=(NOW,)), {"remaining": 0.25, "recent_failures": 1}),
+    (Health(cooldown_until=NOW + 30, cause="429", consecutive_cooldowns=2), {"state": "cooling", "cause": "429", "cools_until": "2026-11-21T12:00:30.000Z", "consecutive_cooldowns": 2}),
     (
         Health(cooldown_until=NOW, cause="429", consecutive_cooldowns=1),
-        {"strikes": 1},
+        {"consecutive_cooldowns": 1},
     ),  # its cooldown has ended
     (Health(disabled="401"), {"state": "disabled", "cause": "401"}),
     (Health(disabled="401", cooldown_until=NOW + 1, cause="429"), {"state": "disabled", "cause": "401", "cools_until": "2026-11-21T12:00:01.000Z"}),

@@ -63,7 +63,7 @@ class AccountRow(msgspec.Struct, frozen=True):
     id: str
     state: str
     cools_until: float | None
-    strikes: int
+    cooldowns: int
     last_used: float | None
     last_error: str
 
@@ -143,7 +143,7 @@ class TopState:
                 id=row["id"],
                 state=row["state"],
                 cools_until=_seconds_of(row.get("cools_until")),
-                strikes=row.get("strikes", 0),
+                cooldowns=row.get("consecutive_cooldowns", 0),
                 last_used=_seconds_of(row.get("last_used")),
                 last_error=row.get("cause") or self._failures.get(row["id"], ""),
             )

@@ -107,7 +107,7 @@ REQUESTS: tuple[Column[RequestRow], ...] = (
 )
 
 ACCOUNTS: tuple[Column[AccountRow], ...] = (
-    Column("account", 24, 0, lambda account, now: account.id, right=False),
+    Column("account", 22, 0, lambda account, now: account.id, right=False),
     Column("state", 9, 0, lambda account, now: account.state, right=False),
     Column(
         "cools",
@@ -116,7 +116,7 @@ ACCOUNTS: tuple[Column[AccountRow], ...] = (
         lambda account, now: None if account.cools_until is None else max(0.0, account.cools_until - now),
         seconds_text,
     ),
-    Column("strikes", 7, 1, lambda account, now: account.strikes),
+    Column("cooldowns", 9, 1, lambda account, now: account.cooldowns),
     Column(
         "used ago",
         8,

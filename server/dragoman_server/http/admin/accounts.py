@@ -39,8 +39,8 @@ class AccountReport(msgspec.Struct):
     state: AccountState
     cause: str | None
     cools_until: str | None
-    strikes: int
-    troubles: int
+    consecutive_cooldowns: int
+    recent_failures: int
     remaining: float | None
     last_used: str | None
 
@@ -104,8 +104,8 @@ def account_json(account: AccountSettings, health: Health, now: float) -> Accoun
         state=health.state(now),
         cause=health.disabled or (health.cause if cooling else None) or None,
         cools_until=time_text(health.cooldown_until) if cooling else None,
-        strikes=health.consecutive_cooldowns,
-        troubles=len(health.failures),
+        consecutive_cooldowns=health.consecutive_cooldowns,
+        recent_failures=len(health.failures),
         remaining=health.remaining,
         last_used=time_text(health.last_used) if health.last_used else None,
     )
