@@ -427,8 +427,7 @@ class Attempt:
             failure = self._failure(upstream_errors.redirect_error(plan.destination.settings, status))
             target = upstream_errors.without_secrets(dict(self.raw_headers).get("location", ""))
             base_url = plan.scrub(target.removesuffix(plan.path.partition("?")[0]))
-            cause = f"{failure.cause} {status} to {base_url}: put that into base_url"
-            return replace(failure, cause=cause)
+            return replace(failure, cause=f"{failure.cause} {status} to {base_url}: put that into base_url")
         meant_status = host_of(plan.destination.settings).meant_status
         if meant_status is not None:
             status = meant_status(status, self.raw_headers, body)
@@ -442,8 +441,11 @@ class Attempt:
             retry_after_s=retry_after(self.raw_headers, self._now),
         )
         failure = self._failure(error, body)
-        is_changed = failure.reported is not failure.error
-        return failure if is_changed else replace(failure, status=status, body=translated)
+        if failure.reported is not failure.error:
+            return failure
+        if translated is body:
+            return replace(failure, status=status, body=body)
+        return replace(failure, reported=msgspec.structs.replace(error, status=status))
 
     def _failure(self, error: dragoman.WireError, body: bytes = b"") -> AttemptFailure:
         """Return the failure for an error. body: of an error response."""

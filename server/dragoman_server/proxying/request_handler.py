@@ -239,8 +239,7 @@ class RequestHandler:
                 started = self._time()
                 if (waited := started - self._started_at) >= _NOTED_S:
                     self._record.sent_s = attempt.sent_s = waited
-                failure = await attempt.run(sender, self, self._telemetry)
-                if failure is None:
+                if (failure := await attempt.run(sender, self, self._telemetry)) is None:
                     break
                 note_failure(self._record, attempt, failure, self._time() - started)
                 if self._telemetry is not None:
@@ -311,8 +310,7 @@ class RequestHandler:
         failure = None
         for attempt, candidate in self._failed:
             if candidate.error is error:
-                failure, error = candidate, candidate.reported
-                plan = attempt.plan
+                failure, error, plan = candidate, candidate.reported, attempt.plan
                 self._follow(attempt)
         if failure is None and self._failed:
             # The pool made this error. The last attempt's error explains it.
@@ -323,6 +321,8 @@ class RequestHandler:
         self._record.skipped = self._attempts.skipped
         self._record.error = error.message if failure is None else failure.cause
         self._record.error_kind = error.kind.value
+        if (retry_at := self._attempts.retry_at) is not None:  # the upstream's own is about one account
+            error = msgspec.structs.replace(error, retry_after_s=retry_at)
         if self._started:
             # Only heartbeats went out: end the stream as one that broke off.
             machine = self._machine = plan.response_machine(upstream_streams=True)
@@ -331,7 +331,7 @@ class RequestHandler:
             await self._end_stream(machine.data_to_send())
             return
         self._upstream_headers = () if failure is None else failure.headers
-        headers = replies.with_retry_after(self._headers(), self._attempts.retry_at)
+        headers = replies.with_retry_after(self._headers(), retry_at)
         if failure is None or failure.status is None:
             reply = replies.error_reply(plan.client, error, plan.id, headers)
         else:

@@ -54,7 +54,7 @@ class AttemptFailure(msgspec.Struct, frozen=True):
         reported: The error as the client may see it.
         cause: The error for the log.
         headers: The upstream's headers that the client may see.
-        status, body: The upstream's error response in the client's form, if the client gets that.
+        status, body: The upstream's own error response, if the client gets that.
         upstream_status: The status of the upstream's response, if there was one.
         retry_after: The seconds for which the upstream accepts no request.
         connecting, idle_closed: There was no connection; a reused one was closed before the request arrived.

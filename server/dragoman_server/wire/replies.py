@@ -62,12 +62,16 @@ def encoded_error_reply(kind: ErrorKind, status: int, body: bytes, headers: Head
 def with_retry_after(headers: HeaderList, retry_at: float | None) -> HeaderList:
     """Put the seconds until the first account is usable again into the headers, if they are known.
 
-    They replace an upstream's, which are about one account.
+    They replace an upstream's, which are about one account. Else its own stay, in seconds and within a month: clients
+    sleep by them, and some wait for no time at all if they cannot read them.
     """
+    replaced = ["retry-after", "retry-after-ms"]
     if retry_at is None:
-        return headers
-    others = (pair for pair in headers if not pair[0].startswith("retry-after") and pair[0] != _SHOULD_RETRY)
-    return [*others, *retry_headers(retry_at)]
+        retry_at = retry_after(headers, time.time())
+    else:
+        replaced.append(_SHOULD_RETRY)
+    others = [pair for pair in headers if pair[0] not in replaced]
+    return others if retry_at is None else [*others, *retry_headers(retry_at)]
 
 
 def protocol_for_path(

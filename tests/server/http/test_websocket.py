@@ -457,7 +457,7 @@ async def test_an_upstreams_error_has_its_status_and_headers() -> None:
         (event,) = await client.turn("a")
         assert (event["status"], event["error"]["code"]) == (429, "rate_limit_exceeded")
         shown = {name: value for name, value in event["headers"].items() if not name.endswith("request-id")}
-        assert shown == {"retry-after": "7", "x-ratelimit-limit-requests": "3"}
+        assert shown == {"retry-after": "7", "retry-after-ms": "7000", "x-ratelimit-limit-requests": "3"}
         await complete(client)
 
 

@@ -124,9 +124,10 @@ def error_object(error: WireError, request_id: str | None) -> JSON:
         quota = {"quotaId": f"Quota{_DAY}", "description": "used up: waiting does not help soon"}
         details.append({"@type": f"{_TYPE}QuotaFailure", "violations": [quota]})
     if delay is not None:
-        details.append({"@type": f"{_TYPE}RetryInfo", "retryDelay": f"{delay:g}s"})
+        duration = f"{round(delay, 3):.10g}s"  # it may have no exponent
+        details.append({"@type": f"{_TYPE}RetryInfo", "retryDelay": duration})
         if delay < _DAY_DELAY_S and "retry in" not in message:  # where clients without the details find it
-            message = f"{message.rstrip('.')}. Please retry in {delay:g}s."
+            message = f"{message.rstrip('.')}. Please retry in {duration}."
     if error.param is not None:
         violation = {"field": error.param, "description": error.message}
         details.append({"@type": f"{_TYPE}BadRequest", "fieldViolations": [violation]})
