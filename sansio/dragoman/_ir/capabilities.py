@@ -54,7 +54,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     hosted_tools: Annotated[frozenset[HostedUse], "tools that the upstream runs itself"] = frozenset()
     custom_tools: Annotated[
         bool | None,
-        "accepts free-text tools; else these, and in Responses all others, are sent as functions; unset: in Responses only",
+        "accepts free-text tools; else these, and in Responses any others, become functions; unset: in Responses only",
     ] = None
     cache_keys: Annotated[bool, "send prompt_cache_key, by default a hash of the conversation"] = False
     unwraps_signatures: Annotated[bool, "is a Dragoman too, which unwraps signatures itself"] = False
