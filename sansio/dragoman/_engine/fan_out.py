@@ -90,6 +90,8 @@ class FanOut(ResponseMachine):
         check_input: CheckInput | None = None,
         store_response: bool = False,
     ) -> None:
+        if count < 1:
+            raise ValueError(f"count is {count}, and at least one response is needed")
         self.losses = Ledger()
         self.outcome = Outcome.OPEN
         self.usage = Usage()

@@ -42,10 +42,15 @@ class Signer(msgspec.Struct, frozen=True):
     """Wraps and unwraps signatures.
 
     Attributes:
-        secret: The key of the MAC, None for no MAC. With a secret, a wrapped signature needs a valid MAC.
+        secret: The key of the MAC, None for no MAC. With a secret, a wrapped signature needs a valid MAC. Clients can
+            find a short one out; 32 random bytes are enough. An empty one raises ValueError.
     """
 
     secret: bytes | None = None
+
+    def __post_init__(self) -> None:
+        if self.secret == b"":
+            raise ValueError("the secret is empty, so that anybody could make the MAC; None is for no MAC")
 
     def __repr__(self) -> str:
         return f"Signer(secret={'None' if self.secret is None else '...'})"

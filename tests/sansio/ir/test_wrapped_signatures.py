@@ -61,10 +61,15 @@ natives = st.recursive(
 
 
 @PROPERTY
-@given(st.text(max_size=8), natives, st.text(max_size=8), st.none() | st.binary(max_size=8))
+@given(st.text(max_size=8), natives, st.text(max_size=8), st.none() | st.binary(min_size=1, max_size=8))
 def test_any_signature(origin: str, native: object, model: str, secret: bytes | None) -> None:
     signature = Signature(origin, native, model)
     assert Signer(secret).unwrap(Signer(secret).wrap(signature)) == signature
+
+
+def test_an_empty_secret_is_refused() -> None:
+    with pytest.raises(ValueError, match="None is for no MAC"):
+        Signer(b"")
 
 
 def test_padding_that_a_client_adds_does_not_count() -> None:
