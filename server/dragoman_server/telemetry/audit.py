@@ -40,7 +40,9 @@ def audit(
         try:
             written = os.write(descriptor, line)
             if written < len(line):  # nothing may be joined to half a line
-                os.ftruncate(descriptor, os.lseek(descriptor, 0, os.SEEK_CUR) - written)
+                end = os.lseek(descriptor, 0, os.SEEK_CUR)
+                if os.fstat(descriptor).st_size == end:  # no other process has written since
+                    os.ftruncate(descriptor, end - written)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(descriptor)

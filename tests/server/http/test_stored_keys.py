@@ -386,5 +386,15 @@ async def test_a_full_disk_costs_the_line_and_not_the_change(
         for room, name in ((None, "ci"), (20, "lost"), (None, "last")):
             monkeypatch.setattr(os, "write", lambda to, data, room=room: write(to, data[:room]))
             await admin(app, "POST", "", {"name": name}, 201)
-    assert [json.loads(line)["name"] for line in file.read_text().splitlines()] == ["ci", "last"]
-    assert caplog.text.count("lacks a line: No space left on device") == 1
+        assert [json.loads(line)["name"] for line in file.read_text().splitlines()] == ["ci", "last"]
+
+        def write_with_another(to: int, data: bytes) -> int:
+            count = write(to, data[:20])
+            with file.open("ab") as other:
+                other.write(b"of another process")
+            return count
+
+        monkeypatch.setattr(os, "write", write_with_another)
+        await admin(app, "POST", "", {"name": "lost-too"}, 201)
+    assert file.read_text().endswith("of another process")
+    assert caplog.text.count("lacks a line: No space left on device") == 2
