@@ -400,8 +400,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     """A protocol that upstreams speak as well.
 
     Attributes:
-        path: The endpoint, below the base URL. `{model}` in it stands for the name of the model, which is then not in
-            the body. It may have a query.
+        path: The endpoint, below the base URL, maybe with a query. `{model}` is the model, which is not in the body.
         stream_path: The endpoint of requests for a stream, None if it is the same.
         framing: How a stream comes from servers. Its reader gets server-sent events whatever this is.
         capabilities: What its servers differ in, with its own fields if it has any. A field of the same name in another
@@ -435,10 +434,10 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
         wrapped_marker: Found in every body with a value that was put into the conversation on behalf of another
             protocol. Servers refuse it, so such a body is not relayed as it is.
         signature_places: Where its requests have signatures.
-        refusals: Fields of its capabilities that a server may not have -> a pattern of its error (400) about them.
+        refusals: Capabilities that a server may lack -> a pattern of its error (400, 422), as "parameter: message".
+        relay_refusals: Those that a rewritten relay fits to such a server, too.
         billing_header: Where its requests have a line for the vendor's billing, None if they have none.
-        content_members: Members of its requests that are content or decide what the model does. A request is never sent
-            without one of these because the upstream has refused it.
+        content_members: What is content, or decides what the model does: it is sent even if a server has refused it.
         auth_header: The header with the key. In `authorization` it is a bearer token.
         auth_query: The parameter of the query in which a client may send its key instead, None if there is none.
         forwarded_headers: Lower-case names of headers that its clients may send to upstreams of this protocol.
@@ -477,6 +476,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     wrapped_marker: re.Pattern[bytes] = WRAPPED_MARKER
     signature_places: SignaturePlaces = SignaturePlaces()
     refusals: Mapping[str, re.Pattern[str]] = {}
+    relay_refusals: frozenset[str] = frozenset()
     billing_header: BillingHeader | None = None
     content_members: frozenset[str] = frozenset({"model", "messages", "stream", "tools"})
     auth_header: str = "authorization"

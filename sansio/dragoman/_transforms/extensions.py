@@ -42,10 +42,10 @@ def strip_extensions(request: Request, context: PassContext) -> Request:
     for repair in request.repairs:
         if repair.code is LossCode.REPAIRED or not context.rewritten:
             context.ledger.add(repair.code, repair.path, repair.detail)
-    if context.rewritten:
-        return request
-    refuse_server_state(request, context.client.server_state_params)
     ledger, contents = context.ledger, context.contents
+    if context.rewritten:
+        return _without_opaque(request, ledger) if context.only_functions else request
+    refuse_server_state(request, context.client.server_state_params)
 
     def note(nodes: Iterable[Any]) -> None:
         for node in nodes:
@@ -68,11 +68,15 @@ def strip_extensions(request: Request, context: PassContext) -> Request:
             ledger.unknown_fields(config.path, config.extra, request.defined)
     note(contents.shaped)
     if OpaquePart in contents.subjects:
-        request = map_parts(request, dict.fromkeys((OpaquePart, ToolResult), partial(_plain, ledger=ledger)))
-        request = map_parts(request, {OpaquePart: partial(_replaced, ledger=ledger)}, ["user"])
+        request = _without_opaque(request, ledger)
     if [tool for tool in request.tools if type(tool) is FunctionTool and tool.deferred]:
         request = msgspec.structs.replace(request, tools=_loaded(request, ledger))
     return request
+
+
+def _without_opaque(request: Request, ledger: Ledger) -> Request:
+    request = map_parts(request, dict.fromkeys((OpaquePart, ToolResult), partial(_plain, ledger=ledger)))
+    return map_parts(request, {OpaquePart: partial(_replaced, ledger=ledger)}, ["user"])
 
 
 def _loaded(request: Request, ledger: Ledger) -> tuple[Tool, ...]:

@@ -190,6 +190,11 @@ class PassContext(msgspec.Struct):
     fan_out: int = 1
     undo: Undo = Undo()
 
+    @property
+    def only_functions(self) -> bool:
+        """True for a server of Responses without free-text tools. It has no namespaces, and runs no tools either."""
+        return self.upstream.tool_limits.custom_by_default and self.capabilities.custom_tools is False
+
 
 # One change to a request: returns it as it is if nothing has to change.
 Pass: TypeAlias = Callable[[Request, PassContext], Request]

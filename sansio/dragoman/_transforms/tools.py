@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter, is_
+from typing import TypeVar
 
 import msgspec
 
@@ -40,6 +41,8 @@ from dragoman._transforms.tool_schemas import plain_schema, tidy_schema
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.json_schema import inline_references
+
+CallOrResult = TypeVar("CallOrResult", ToolCall, ToolResult)
 
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 _namespace = attrgetter("namespace")
@@ -134,7 +137,7 @@ def _refuse_without_its_tool(request: Request, context: PassContext) -> None:
 def _is_sent(tool: HostedTool, context: PassContext) -> bool:
     """True if the upstream, or a function in its place, does what the tool does."""
     upstream = context.upstream
-    if tool.function_fallback is not None or (tool.origin == upstream.name and not _only_functions(context)):
+    if tool.function_fallback is not None or (tool.origin == upstream.name and not context.only_functions):
         return True  # an upstream supports the hosted tools of its protocol
     limits, use = upstream.tool_limits, tool.use
     if (
@@ -143,11 +146,6 @@ def _is_sent(tool: HostedTool, context: PassContext) -> bool:
     ):
         return False
     return limits.mcp_choice or type(use) is not McpServer or use.allowed_tools is None
-
-
-def _only_functions(context: PassContext) -> bool:
-    """True for a server of Responses without free-text tools, which has no namespaces and runs no tools either."""
-    return context.upstream.tool_limits.custom_by_default and context.capabilities.custom_tools is False
 
 
 def _offer_allowed(request: Request, context: PassContext) -> Request:
@@ -234,7 +232,7 @@ class _ToolFitter:
     def __init__(self, context: PassContext) -> None:
         accepted = context.capabilities.custom_tools
         limits = context.upstream.tool_limits
-        self._keeps_own = not _only_functions(context)
+        self._keeps_own = not context.only_functions
         self._limits = limits if self._keeps_own else msgspec.structs.replace(limits, namespaces=False)
         self._protocol = context.upstream.name
         self._call_id_form = context.capabilities.call_ids
@@ -261,6 +259,7 @@ class _ToolFitter:
         others = [call for call in contents.calls if call.namespace is not None or call.name not in kept]
         fits = (
             not self._functions
+            and (self._keeps_own or not any(call.hosted for call in contents.calls))
             and (self._custom or CUSTOM_CALLS not in contents.subjects)
             and fits_call_ids(contents.ids, self._limits, self._call_id_form)
         )
@@ -335,7 +334,7 @@ class _ToolFitter:
 
     def call(self, call: ToolCall) -> ToolCall:
         """Return the call itself unless it must change: most never do."""
-        as_function = call.kind is _CUSTOM and not self._custom
+        as_function = self._is_function(call)
         call_id = self._sent_ids[call.call_id] = fit_call_id(call.call_id, self._limits, self._call_id_form)
         if call.hosted in self._functions:
             name, namespace = self._functions[call.hosted], None
@@ -345,7 +344,7 @@ class _ToolFitter:
         if not as_function and call_id == call.call_id and name == call.name and namespace == call.namespace:
             return call
         if as_function:  # an object of another form
-            call = msgspec.structs.replace(call, native=None, before=unknown_members(call), shape=None)
+            call = _without_form(call)
         return changed(
             call,
             ("namespace",) if namespace is None else (),
@@ -353,19 +352,27 @@ class _ToolFitter:
             name=name,
             namespace=namespace,
             kind=ToolKind.FUNCTION if as_function else call.kind,
-            input=wrap_input(call.input) if as_function else call.input,
+            input=wrap_input(call.input) if as_function and call.kind is _CUSTOM else call.input,
         )
 
     def result(self, result: ToolResult) -> ToolResult:
-        as_function = result.kind is _CUSTOM and not self._custom
+        as_function = self._is_function(result)
         call_id = self._sent_ids.get(result.call_id)
         if not call_id:
             call_id = fit_call_id(result.call_id, self._limits, self._call_id_form)
             self._sent_ids[result.call_id] = call_id
         if not as_function and call_id == result.call_id:
             return result
+        if as_function and result.hosted is not None:
+            result = _without_form(result)
         kind = ToolKind.FUNCTION if as_function else result.kind
         return changed(result, call_id=call_id, kind=kind)
+
+    def _is_function(self, part: ToolCall | ToolResult) -> bool:
+        """True for a call, or its result, that was of another form for the client."""
+        if part.kind is _CUSTOM:
+            return not self._custom
+        return part.hosted is not None and not self._keeps_own
 
     def _name(self, name: str, namespace: str | None) -> tuple[str, str | None]:
         found = self._sent_names.get((namespace, name))
@@ -385,3 +392,8 @@ class _ToolFitter:
         sent = hashed_name(name, f"{kind}\0{name}", self._limits)
         self._used_names.add((None, sent))
         return sent
+
+
+def _without_form(part: CallOrResult) -> CallOrResult:
+    """Return a call or result without its object, which had another form."""
+    return msgspec.structs.replace(part, native=None, before=unknown_members(part), shape=None, hosted=None)

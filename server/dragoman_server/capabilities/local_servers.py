@@ -41,8 +41,24 @@ class LocalServer(msgspec.Struct, frozen=True):
     enlarge: str = ""
 
 
-def _at(port: int, name: str, title: str, key: str, source: str, **more: Any) -> LocalServer:
-    return LocalServer(name, title, f"http://127.0.0.1:{port}/v1", key, source, **more)
+# Codex declares its tools in namespaces, as free text and as hosted ones, which these servers skip or refuse: Ollama
+# "Unsupported tool type" (#17618), vLLM "tool type namespace not supported" (#49493), LM Studio "Expected 'function' |
+# 'mcp'" (lmstudio-bug-tracker#1383, #1810); llama.cpp and SGLang skip them (sglang#35216, #38359; all read 2026-12-01).
+# And vLLM's content_index counts on across items.
+_RESPONSES: Mapping[str, object] = {"custom_tools": False, "relay": "rewrite"}
+
+
+def _at(
+    port: int,
+    name: str,
+    title: str,
+    key: str,
+    source: str,
+    by_protocol: Mapping[str, Mapping[str, object]] | None = None,
+    **more: Any,
+) -> LocalServer:
+    rows = {**(by_protocol or {}), RESPONSES: {**_RESPONSES, **(by_protocol or {}).get(RESPONSES, {})}}
+    return LocalServer(name, title, f"http://127.0.0.1:{port}/v1", key, source, by_protocol=rows, **more)
 
 
 # What llama-server b11434 does (measured, and its server-chat.cpp, read 2026-12-01). It reads `tool_choice` as a text,
@@ -59,14 +75,11 @@ _LLAMA_CPP: Mapping[str, Any] = {
             "structured_output": "none",
             "thinking": "budget",
         },
-        # Its events have no output_index and sequence_number (with openai-python 3.54.0). It ignores `text.format` and
-        # tools other than functions, and refuses `top_logprobs`, files, and items of other types than it knows.
+        # Its events have no output_index and sequence_number (with openai-python 3.54.0). It ignores `text.format`, and
+        # refuses `top_logprobs`, files, and items of other types than it knows.
         RESPONSES: {
             "refuses": (*_NO_NAMED_TOOL, "file", "logprobs", "top_logprobs"),
             "structured_output": "none",
-            "custom_tools": False,
-            "additional_tools": False,
-            "relay": "rewrite",
         },
     },
 }
@@ -97,8 +110,7 @@ LOCAL_SERVERS = (
         "docs.vllm.ai; vllm#45742",
         owner="vllm",
         enlarge="--max-model-len {tokens}",
-        # content_index counts on across items.
-        by_protocol={RESPONSES: {"relay": "rewrite"}, CHAT: _VIDEO},
+        by_protocol={CHAT: _VIDEO},
     ),
     _at(8080, "llamacpp", "llama.cpp", "LLAMA_API_KEY", "its README; llama.cpp#20733, #27367", **_LLAMA_CPP),
     # "server default port will be changed to :9931 in a future release" -- what llama-server logs at its start

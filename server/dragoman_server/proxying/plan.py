@@ -403,10 +403,12 @@ class Planner(msgspec.Struct, eq=False, dict=True, weakref=True):
         to = plan.destination
         sent = plan.members - to.upstream.content_members
         member = refused_member(error, sent) or refused_beta(error, plan.headers, to.upstream.list_headers)
-        if member is None and not plan.relayed:
-            known = self.refused_members.get(to.settings.name, to.upstream_model, self.now)
-            named = refused_capability(error, to.upstream.refusals)
-            member = None if named in known else named
+        named = refused_capability(error, to.upstream.refusals) if member is None else None
+        if named is not None and (not plan.relayed or named in to.upstream.relay_refusals):
+            # What is known of the server is not put into doubt by what one client got wrong.
+            known = known_capabilities(self.settings, to.settings, to.upstream_model, to.upstream)
+            left_out = self.refused_members.get(to.settings.name, to.upstream_model, self.now)
+            member = None if named in known or named in left_out else named
         if member is None or not self.refused_members.add(
             to.settings.name, to.upstream_model, member, self.now
         ):
@@ -466,7 +468,8 @@ class Planner(msgspec.Struct, eq=False, dict=True, weakref=True):
             )
         left_out = {*refused, *(api.refuses if api else ())}
         if lacking := left_out & upstream.refusals.keys():
-            capabilities = msgspec.structs.replace(capabilities, **dict.fromkeys(lacking, False))
+            lost = dict.fromkeys(lacking, False)
+            capabilities = msgspec.structs.replace(capabilities, **lost, relay="rewrite")
         translator = dragoman.RequestTranslator(
             client=self.client,
             upstream=upstream,

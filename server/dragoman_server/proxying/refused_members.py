@@ -57,7 +57,7 @@ def refused_member(error: WireError, sent: Collection[str]) -> str | None:
 
 def refused_capability(error: WireError, refusals: Mapping[str, re.Pattern[str]]) -> str | None:
     """Return the capability that an upstream does not have. refusals: UpstreamSpec.refusals."""
-    text = error.message[:_MAX_TEXT] if error.status == 400 else ""
+    text = f"{error.param or ''}: {error.message}"[:_MAX_TEXT] if error.status in _STATUSES else ""
     return next((name for name, pattern in refusals.items() if pattern.search(text)), None)
 
 

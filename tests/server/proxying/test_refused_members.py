@@ -1,10 +1,20 @@
 """What upstreams refuse by name: recognized, left out of the next request, forgotten after a time."""
 
+import json
 import logging
 from typing import Any
 
 import pytest
-from gateway.scripted import CHAT, MESSAGES, PATHS, RESPONSES, chat_response, scripted, whole
+from gateway.scripted import (
+    CHAT,
+    MESSAGES,
+    PATHS,
+    RESPONSES,
+    chat_response,
+    responses_response,
+    scripted,
+    whole,
+)
 from msgspec.structs import replace
 
 from dragoman import ErrorKind, RemoteProtocolError, WireError
@@ -111,6 +121,65 @@ async def test_a_refused_capability_is_left_out_once(times: int) -> None:
     relayed = scripted("gemini", refusal, answer)  # whose ids are the client's
     await relayed.call("/v1beta/models/up/m:generateContent", gateway.sent[0].body)
     assert len(relayed.sent) == 1
+
+
+NAMESPACE = {
+    "type": "namespace",
+    "name": "ns",
+    "description": "",
+    "tools": [{"type": "function", "name": "f"}],
+}
+OF_CODEX = {"model": "up/m", "input": "Hi", "tools": [NAMESPACE, {"type": "custom", "name": "c"}]}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        (
+            {"message": "Invalid discriminator value. Expected 'function' | 'mcp'", "param": "tools.6.type"},
+            True,
+        ),
+        ({"message": "Invalid", "param": "tools.8.type", "code": "invalid_string"}, True),
+        ({"message": "'type' of tool must be 'function'"}, True),
+        ({"message": "tool type namespace not supported"}, True),
+        ({"message": "validation failed: tools[8]: unknown discriminator value: custom"}, True),
+        ({"message": "tools[5].type: unknown variant `namespace`, expected one of `function`"}, True),
+        ({"message": "failed to parse JSON for /v1/responses: unknown tool type"}, True),
+        (
+            {
+                "message": "[{'loc': ('body', 'tools', 11, 'CodeInterpreter', 'type'), "
+                "'msg': \"Input should be 'code_interpreter'\", 'input': 'namespace'}]"
+            },
+            True,
+        ),
+        (
+            {"message": "Invalid schema for function 'f': None is not of type 'object'", "param": "tools[0]"},
+            False,
+        ),
+    ],
+)
+async def test_a_server_that_refuses_other_tools_gets_functions(error: dict[str, Any], found: bool) -> None:
+    refusal, call = whole({"error": error}, 400), {"type": "function_call", "call_id": "k", "arguments": "{}"}
+    answer = whole(responses_response([{**call, "name": "ns__f", "id": "fc_1", "status": "completed"}]))
+    gateway = scripted(RESPONSES, refusal, answer, answer)
+    client = await gateway.call(PATHS[RESPONSES], OF_CODEX)
+    assert client.status == (200 if found else 400)
+    if found:
+        (item,) = json.loads(client.body)["output"]
+        assert (item["namespace"], item["name"]) == ("ns", "f")
+        await gateway.call(PATHS[RESPONSES], OF_CODEX)
+        names = [[(tool["type"], tool["name"]) for tool in each.body["tools"]] for each in gateway.sent]
+        functions = [("function", "ns__f"), ("function", "c")]
+        assert names == [[("namespace", "ns"), ("custom", "c")], functions, functions]
+
+
+@pytest.mark.anyio
+async def test_what_is_known_of_a_server_is_not_learnt_from_an_error() -> None:
+    refusal = whole({"error": {"message": "Invalid value: 'x'", "param": "tools[0].type"}}, 400)
+    gateway = scripted(RESPONSES, refusal, refusal, upstream={"custom_tools": True})
+    assert (await gateway.call(PATHS[RESPONSES], OF_CODEX)).status == 400
+    assert len(gateway.sent) == 1
 
 
 BETAS = ("context-1m-2025-08-07", "brand-new-2027-01-01", "files-api-2025-04-14")

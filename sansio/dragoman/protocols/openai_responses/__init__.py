@@ -19,7 +19,7 @@ from dragoman.protocols.openai_responses.response_content_out import ECHOED_MEMB
 from dragoman.protocols.openai_responses.response_in import ResponsesReader, read_whole
 from dragoman.protocols.openai_responses.response_out import ResponsesWriter, write_whole
 from dragoman.protocols.openai_responses.shapes import SETTING_PATHS
-from dragoman.protocols.openai_responses.tables import FORWARDED_HEADERS, NAME, TOKEN_COUNT
+from dragoman.protocols.openai_responses.tables import FORWARDED_HEADERS, NAME, REFUSALS, TOKEN_COUNT
 from dragoman.protocols.openai_responses.websocket import websocket_at
 
 SPEC = UpstreamSpec(
@@ -67,6 +67,8 @@ SPEC = UpstreamSpec(
             "prompt",
         }
     ),
+    refusals=REFUSALS,
+    relay_refusals=frozenset(REFUSALS),
     shows_searches=True,
     echoed_members=ECHOED_MEMBERS,
     failed_bodies=True,

@@ -50,6 +50,7 @@ class InputWriter(msgspec.Struct):
 
     _ledger: Ledger
     _native: bool
+    _only_functions: bool = False  # the server has no items of other tools
     _items: list[JSON] = []
     _signed: dict[int, str] = {}  # id() of an item from a signature -> its path
 
@@ -89,7 +90,7 @@ class InputWriter(msgspec.Struct):
             if content:
                 self._write_item(message, content)
                 content = []
-            if self._native and part.native is not None:
+            if self._native and part.native is not None and not self._is_foreign(part):
                 self._items.append(part.native)
             elif self._native and part.before and isinstance(part, (ToolCall, ToolResult)) and part.hosted:
                 self._items.append({**part.before, "call_id": part.call_id})
@@ -99,6 +100,10 @@ class InputWriter(msgspec.Struct):
                 self._write_opaque(part)
         if content:
             self._write_item(message, content)
+
+    def _is_foreign(self, part: Part) -> bool:
+        """True for an item that the server does not know, although its protocol has it."""
+        return self._only_functions and type(part) is OpaquePart
 
     def _write_item(self, message: Message, content: list[JSON]) -> None:
         """Write a message item."""

@@ -69,10 +69,11 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
             out["instructions"] = text.text
         messages = messages[1:]
     moved: frozenset[str] = frozenset()
-    if native and not capabilities.additional_tools:
+    only_functions = capabilities.custom_tools is False
+    if native and (only_functions or not capabilities.additional_tools):
         moved = _declarations(messages, ledger)
         messages = tuple([each for each in messages if each.path not in moved])
-    items: JSON = InputWriter(ledger, native).items(messages)
+    items: JSON = InputWriter(ledger, native, only_functions).items(messages)
     if not native:
         _add_word_json(request, items, ledger)
     if native and type(request.native.get("input")) is not list and len(items) < 2:

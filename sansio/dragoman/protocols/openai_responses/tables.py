@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from dragoman._ir.events import StopReason
@@ -14,6 +15,20 @@ NAME = "openai_responses"
 # What entries of the ledger call it.
 TITLE = "Responses"
 
+
+# What servers say about a type of tool that they do not have, such as Codex's: LM Studio "tools.6.type: Invalid
+# discriminator value. Expected 'function' | 'mcp'" (lmstudio-bug-tracker#1383, #1810), vLLM "tool type namespace not
+# supported" or Pydantic's words (vllm#49493, #42475), llama.cpp "'type' of tool must be 'function'" (#20156), others
+# "tools[8]: unknown discriminator value: custom" (codex-router#450), "tools[5].type: unknown variant `namespace`"
+# (private-ai-gateway#172), "unknown tool type" (coder#28656, all read 2026-12-01).
+REFUSALS = {
+    "custom_tools": re.compile(
+        r"tools[.\[]\d+\]?(?:\.type: invalid|(?:\.type)?: unknown (?:discriminator|variant))"
+        r"|(?:unsupported|unknown) tool type|tool type \S+ (?:is )?not supported|type['\"`]? of tool must be"
+        r"|'tools', \d+, [^}]{1,200}'input': '(?:namespace|custom)'",
+        re.IGNORECASE,
+    )
+}
 
 FORWARDED_HEADERS = frozenset({"openai-beta", "x-codex-beta-features"})
 
