@@ -248,13 +248,14 @@ class RequestTranslator:
             cache_key=cache_key,
             max_fan_out=self._max_fan_out,
         )
-        request = received
-        if upstream_model != received.model:
-            request = msgspec.structs.replace(received, model=upstream_model)
+        is_same = upstream_model == received.model
+        request = received if is_same else msgspec.structs.replace(received, model=upstream_model)
         if rewritten:
             request = msgspec.structs.replace(request, native=decoded, received=received)
         request = self._passes.apply(request, context)
         out = upstream.write_request(request, capabilities, ledger)
+        if [] in out.values() and received.messages and not rewritten:
+            _check_conversation(out, upstream, received)
         for name in self._refused(out, left_out, ledger) if left_out else ():
             del out[name]
         ledger.enforce(self._policy)
@@ -390,6 +391,16 @@ def _count(body: bytes, received: Request, window: int | None) -> int:
     tokens = len(body) // _BYTES_PER_TOKEN
     is_small = len(body) < _LARGE and (window is None or tokens <= window // 4)
     return tokens if is_small else estimate_tokens(received)
+
+
+def _check_conversation(out: JSONObject, upstream: UpstreamSpec, received: Request) -> None:
+    """Raise RequestRefused (400) if nothing of the client's conversation is left in the upstream's request."""
+    if [] in map(out.get, upstream.content_members):
+        raise RequestRefused(
+            "nothing of the conversation can be sent to this upstream: it is empty, or has no form in other protocols",
+            path=received.messages[0].path,
+            code="unsupported_value",
+        )
 
 
 def _no_model() -> RequestRefused:

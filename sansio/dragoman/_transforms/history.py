@@ -19,7 +19,7 @@ import msgspec
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.native import changed, unknown_members
-from dragoman._ir.request import Message, Part, Request, Text, ToolCall, ToolResult
+from dragoman._ir.request import Message, OpaquePart, Part, Request, Text, ToolCall, ToolResult
 from dragoman._transforms.pass_context import UNPAIRED, PassContext
 
 _SYSTEM = ("system", "developer")
@@ -46,18 +46,25 @@ def add_user_turns(request: Request, context: PassContext) -> Request:
     messages, capabilities = request.messages, context.capabilities
     if messages and capabilities.requires_user_first:
         first = next((number for number, each in enumerate(messages) if each.role not in _SYSTEM), 0)
-        if messages[first].role == "assistant":
+        if messages[first].role == "assistant" and _has_turns(messages):
             path = messages[first].path
             context.ledger.repaired(path, "the upstream requires a user message first: one was inserted")
             messages = (*messages[:first], _user_turn(_FIRST, path), *messages[first:])
     last = messages[-1] if messages else None
     if not capabilities.prefill and last and last.role == "assistant" and not _is_prefix(last, context):
+        if not _has_turns(messages):
+            return request
         path = last.path
         context.ledger.altered(
             path, "a user message requests the rest: the model does not continue an assistant message"
         )
         messages = (*messages, _user_turn(_CONTINUE, path))
     return request if messages is request.messages else msgspec.structs.replace(request, messages=messages)
+
+
+def _has_turns(messages: Sequence[Message]) -> bool:
+    """False if no message has anything that another protocol has."""
+    return any(type(part) is not OpaquePart for each in messages for part in each.parts)
 
 
 def _is_prefix(message: Message, context: PassContext) -> bool:

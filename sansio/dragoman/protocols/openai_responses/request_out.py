@@ -153,7 +153,8 @@ def _is_instructions(messages: tuple[Message, ...], capabilities: Capabilities, 
     """True if the first message goes into `instructions`, which is one plain text.
 
     Several system texts stay items, because joining them would lose where one ends. So does one that can have a cache
-    mark, whether it has one or not: clients move marks, and the text has to stay where the upstream has cached it.
+    mark, whether it has one or not: clients move marks, and the text has to stay where the upstream has cached it. So
+    does the only message: instructions without input are refused (openai-java#396, read 2026-12-01).
     """
     first = messages[0]
     if native:
@@ -163,7 +164,7 @@ def _is_instructions(messages: tuple[Message, ...], capabilities: Capabilities, 
     part = first.parts[0]
     if type(part) is not Text or capabilities.cache_marks == "breakpoint" or part.citations:
         return False
-    return len(messages) < 2 or messages[1].role not in ("system", "developer")
+    return len(messages) > 1 and messages[1].role not in ("system", "developer")
 
 
 def _add_word_json(request: Request, items: list[JSON], ledger: Ledger) -> None:
