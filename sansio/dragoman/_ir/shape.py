@@ -90,6 +90,8 @@ class TakenIf(msgspec.Struct, frozen=True):
 
 # Why such a member is lost. Names of other objects' members may be the same, of which this is true as well.
 RULED_OUT = "not read next to the other members of its object"
+# Of what is read, but not as a whole.
+READ_IN_PART = "read only in part: it has unknown members, or a newer setting next to it"
 
 
 class Counters(msgspec.Struct, frozen=True):

@@ -125,7 +125,7 @@ class _HistoryRepair(msgspec.Struct):
                 else:
                     answers.append(answer)
             elif isinstance(part, Text) and not part.text:
-                self._note(part.path, "an empty text part was left out: the upstream refuses it")
+                self._note(part.path, "an empty text part was left out: servers refuse it")
             elif isinstance(part, ToolCall) and assistant:
                 rest.append(self._call(part))
             else:
@@ -147,7 +147,7 @@ class _HistoryRepair(msgspec.Struct):
             # Nothing is left that they could stay with.
             self._ledger.unknown_fields(message.path, unknown_members(message), self._defined)
             if not message.content:
-                self._note(message.path, "an empty message was left out: the upstream refuses it")
+                self._note(message.path, "an empty message was left out: servers refuse it")
 
     def _call(self, call: ToolCall) -> ToolCall:
         """Return the call with an id that no earlier call has."""

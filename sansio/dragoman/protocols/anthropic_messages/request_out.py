@@ -134,7 +134,7 @@ def _write_format(response_format: ResponseFormat, ledger: Ledger) -> JSONObject
         for key, value in (("title", response_format.name), ("description", response_format.description)):
             if value is not None and value != schema.setdefault(key, value):
                 ledger.dropped(
-                    f"{path}/{'name' if key == 'title' else key}", f"the schema has a {key} of its own"
+                    f"{path}/{'name' if key == 'title' else key}", f"the schema already has a {key}"
                 )
     return {"type": "json_schema", "schema": schema}
 

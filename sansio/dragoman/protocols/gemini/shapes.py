@@ -118,6 +118,8 @@ DEFINED_MEMBERS = {
     **dict.fromkeys(_DATA, "a part has one source: its first one was read"),
     **defined_members(REQUEST_SHAPE, UNNAMED_SHAPE, CALL_SHAPE, RESULT_SHAPE, FUNCTION_SHAPE),
     "propertyOrdering": True,
+    "responseMimeType": "a format that only its protocol has",
+    "responseSchema": "a schema of such a format, or next to responseJsonSchema, which was read",
 }
 
 

@@ -15,6 +15,7 @@ from dragoman._ir.shape import (
     HOST_BOOKKEEPING,
     INTEGER,
     OBJECT,
+    READ_IN_PART,
     STRING,
     ByType,
     Counters,
@@ -165,7 +166,8 @@ WEB_SEARCH_SHAPE: dict[str, Shape] = {
 FORMAT_SHAPE = members("name description schema strict")
 
 DEFINED_MEMBERS = {
-    **defined_members(REQUEST_SHAPE, ASSISTANT_SHAPE, CALL_SHAPE, PART_SHAPES["file"]),
+    **defined_members(REQUEST_SHAPE, ASSISTANT_SHAPE, CALL_SHAPE, *PART_SHAPES.values()),
+    **dict.fromkeys(("tool_choice", "function_call"), READ_IN_PART),
     "type": "a value that only some servers know",  # of a response format
 }
 

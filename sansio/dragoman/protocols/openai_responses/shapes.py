@@ -16,6 +16,7 @@ from dragoman._ir.shape import (
     INTEGER,
     NUMBER,
     OBJECT,
+    READ_IN_PART,
     STRING,
     ByType,
     Counters,
@@ -206,13 +207,16 @@ SCREEN_SHAPE: dict[str, Shape] = {
     "file_id": _NO_IMAGE_URL,
 }
 
-DEFINED_MEMBERS = defined_members(
-    REQUEST_SHAPE,
-    REASONING_SHAPE,
-    *TOOL_SHAPES.values(),
-    *INPUT_SHAPES.values(),
-    *PART_SHAPES.values(),
-)
+DEFINED_MEMBERS = {
+    **defined_members(
+        REQUEST_SHAPE,
+        REASONING_SHAPE,
+        *TOOL_SHAPES.values(),
+        *INPUT_SHAPES.values(),
+        *PART_SHAPES.values(),
+    ),
+    "tool_choice": READ_IN_PART,
+}
 
 # Responses.
 
