@@ -40,6 +40,7 @@ from dragoman.protocols.openai_chat.reasoning import (
     stands_in_fields,
 )
 from dragoman.protocols.openai_chat.tables import (
+    AUDIO_FORMATS,
     CACHE_MARK_NAMES,
     CALL_EXTRAS,
     DUMMY_THOUGHT_SIGNATURE,
@@ -190,7 +191,8 @@ class PartWriter:
             url = part.data if part.source == "url" else _data_uri(part)
             content.append({"type": "video_url", "video_url": {"url": url}})
         else:
-            sound = {"data": part.data, "format": (part.media_type or "").rpartition("/")[2]}
+            kind = (part.media_type or "").rpartition("/")[2]
+            sound = {"data": part.data, "format": AUDIO_FORMATS.get(kind, kind)}
             content.append({"type": "input_audio", "input_audio": sound})
 
     def _image(self, part: Media, content: list[JSONObject]) -> None:

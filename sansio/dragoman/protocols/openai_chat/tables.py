@@ -124,3 +124,6 @@ NATIVE_COUNTERS = frozenset(
         "video_tokens",
     }
 )
+
+# Types of sounds -> their names here, which are "wav" and "mp3" (openai-python 3.54.0).
+AUDIO_FORMATS = {"mpeg": "mp3", "wave": "wav", "x-wav": "wav"}
