@@ -1,4 +1,4 @@
-"""A response store in a SQLite file, which outlives the process and which several processes may share.
+"""A response store in a SQLite file, which outlives the process and which several processes may share; or in memory.
 
 The standard library's sqlite3 blocks, so it runs in a worker thread: one connection per process, used by one call at a
 time. A write-ahead log lets processes read while one of them writes; a writer waits for another one for a limited time.
@@ -16,6 +16,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from dragoman_server.platform import sqlite_file
+from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.responses.stores.base import (
     LOG_KEPT_S,
     MAX_LOG_BYTES,
@@ -164,10 +165,10 @@ class SQLiteResponseStore:
     """See ResponseStore.
 
     Args:
-        path: the file, created if it is missing; its folder must exist.
+        path: the file, created if it is missing; its folder must exist. None for memory, which this process alone has.
     """
 
-    def __init__(self, path: str, limits: ResponseStoreLimits) -> None:
+    def __init__(self, path: str | None, limits: ResponseStoreLimits) -> None:
         self._file = sqlite_file.SQLiteFile(FILE_FORMAT, path, ResponseStoreError)
         self._limits = limits
         self._writing: TaskGroup | None = None
@@ -184,7 +185,7 @@ class SQLiteResponseStore:
                 await writing.__aexit__(None, None, None)  # bounded by TURN_S and _BUSY_S
 
     async def put(self, response: StoredResponse) -> bool:
-        if self._is_too_large(response):
+        if await self._is_too_large(response):
             return False
 
         async def write() -> Exception | None:
@@ -214,7 +215,7 @@ class SQLiteResponseStore:
         return await self._file.call(lambda: self._delete(owner, id))
 
     async def open(self, response: StoredResponse) -> bool:
-        if self._is_too_large(response):
+        if await self._is_too_large(response):
             return False
         await self._in_room(response.size, lambda: self._insert(response))
         return True
@@ -225,7 +226,7 @@ class SQLiteResponseStore:
     async def close(
         self, response: StoredResponse, events: ResponseEvents, lease: float | None = None
     ) -> bool:
-        if self._is_too_large(response):
+        if await self._is_too_large(response):
             raise ResponseTooLarge(f"response {response.id} is too large for the response store")
         return await self._in_room(response.size, lambda: self._close(response, events, lease))
 
@@ -237,8 +238,8 @@ class SQLiteResponseStore:
     async def read_events(self, key: ResponseKey, after: int, now: int) -> EventPage | None:
         return await self._file.call(lambda: self._read_events(key, after, now))
 
-    def _is_too_large(self, response: StoredResponse) -> bool:
-        return response.size > self._limits.max_bytes
+    async def _is_too_large(self, response: StoredResponse) -> bool:
+        return await off_loop(response.size_without_items, lambda: response.size) > self._limits.max_bytes
 
     async def _in_room(self, size: int, write: Callable[[], _T]) -> _T:
         """Run what writes so many bytes in the thread. On a full disk, make room and try it again."""
@@ -251,7 +252,7 @@ class SQLiteResponseStore:
                     if error.sqlite_errorcode != sqlite3.SQLITE_FULL or not self._drop_oldest(size):
                         raise
 
-        return await self._file.call(try_again)
+        return await self._file.call(try_again, size)
 
     # What follows runs in the thread.
 
