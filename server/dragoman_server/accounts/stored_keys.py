@@ -19,7 +19,7 @@ from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError
 from dragoman_server.accounts.stores.operations import ReadKeyTables, WriteKeyTable
 from dragoman_server.platform.task_group import BackgroundTaskGroup
 from dragoman_server.settings import ClientKey, Settings
-from dragoman_server.settings.client_checks import limit_problems
+from dragoman_server.settings.checks import limit_problems
 from dragoman_server.settings.client_keys import Changed, KeyChange, checked_table, make_key, table_of
 from dragoman_server.settings.values import InvalidValue
 

@@ -28,7 +28,6 @@ from dragoman_server.capabilities.providers import (
     protocols_at,
 )
 from dragoman_server.config.route_tables import RouteTables
-from dragoman_server.config.server_checks import server_problems
 from dragoman_server.config.sources import Rows
 from dragoman_server.config.toml_lines import KeyPath
 from dragoman_server.platform.extras import missing_extra
@@ -41,7 +40,7 @@ from dragoman_server.settings import (
     capability_settings,
     settings_of,
 )
-from dragoman_server.settings.client_checks import client_problems
+from dragoman_server.settings.checks import client_problems, server_problems
 from dragoman_server.settings.fields import SettingSpec
 from dragoman_server.settings.patterns import WILDCARD, targets_of
 from dragoman_server.settings.problems import (

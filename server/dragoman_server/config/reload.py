@@ -22,8 +22,8 @@ import msgspec
 from msgspec.structs import replace
 
 from dragoman_server.config.loader import LoadedConfig
-from dragoman_server.config.server_checks import problems_together
 from dragoman_server.settings import ARRAYS, ServerSettings, Settings, settings_of
+from dragoman_server.settings.checks import problems_together
 from dragoman_server.settings.fields import AppliedBy
 from dragoman_server.settings.problems import ConfigError
 from dragoman_server.settings.server import REMOVABLE
