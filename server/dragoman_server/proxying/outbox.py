@@ -7,11 +7,10 @@ only while it has something to send, because an open stream would hold four KiB 
 gather, and go out together; a reader that is ahead of a slow client waits for room, and so pauses its upstream.
 """
 
-from typing import Protocol
-
 import msgspec
 
 from dragoman_server.platform.changes import Changes
+from dragoman_server.proxying.client_request import ResponseChannel
 from dragoman_server.streams.byte_stream import WriteNow
 
 # A reader waits while more than this is unsent. One piece is what one read of the upstream gave, which is one event of
@@ -31,13 +30,6 @@ class Chunk(msgspec.Struct, frozen=True):
     last: bool
 
 
-class Channel(Protocol):
-    """The part of a ResponseChannel that is used here."""
-
-    @property
-    def write_now(self) -> WriteNow: ...
-
-
 class Outbox:
     """The pieces to send to one client. Only room() and sent() wait.
 
@@ -55,7 +47,7 @@ class Outbox:
         "closed",
     )
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: ResponseChannel) -> None:
         self._channel = channel
         # Once the response has begun, while there is no writer.
         self._write_now: WriteNow | None = None

@@ -54,9 +54,6 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# The others are flags of `add`, by the same name.
-_NOT_FLAGS = ("name", "expires", *NOT_CHOSEN)
-
 _NOT_STORED = "client keys in the account store need server.stored_keys = true"
 
 _HOW_TO_APPLY = "a running gateway needs a reload for it: dragoman reload, or SIGHUP"
