@@ -3,9 +3,11 @@
 import io
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -23,7 +25,6 @@ from dragoman_server.cli.options import (
     loader,
 )
 from dragoman_server.config.loader import LoadedConfig
-from dragoman_server.platform.state_directory import state_directory
 from dragoman_server.settings import ClientKey, ServerSettings, Settings
 from dragoman_server.settings.problems import ConfigError, printable
 
@@ -52,6 +53,30 @@ def with_usage_file(loaded: LoadedConfig) -> LoadedConfig:
         return loaded
     server = replace(server, usage_store="sqlite", usage_store_path=path)
     return replace(loaded, settings=replace(loaded.settings, server=server))
+
+
+def state_directory(environ: Mapping[str, str]) -> Path | None:
+    """Return the program's directory for state, which may not exist yet; None for a user without a home.
+
+    A service of systemd with StateDirectory= has it in $STATE_DIRECTORY (systemd.exec(5)), and often no home. Linux:
+    "$XDG_STATE_HOME defines the base directory relative to which user-specific state files should be stored"
+    (XDG Base Directory Specification 0.8; relative paths in it are invalid). macOS and Windows have no such variable.
+    """
+    if service := environ.get("STATE_DIRECTORY"):
+        return Path(service.partition(":")[0])
+    try:
+        home = Path.home()
+    except RuntimeError:  # the user has no entry
+        home = None
+    if sys.platform == "win32":
+        base = environ.get("LOCALAPPDATA")
+        return Path(base, "dragoman") if base else None
+    base = environ.get("XDG_STATE_HOME")
+    if base and Path(base).is_absolute():
+        return Path(base, "dragoman")
+    if home is None or not home.is_absolute():
+        return None
+    return home / ("Library/Application Support" if sys.platform == "darwin" else ".local/state") / "dragoman"
 
 
 def server_of(settings: Settings, config_file: str | None) -> ServerSettings:

@@ -12,9 +12,8 @@ import anyio
 import pytest
 from command.cli import json_server, run
 
-from dragoman_server.cli.usage import _figures, with_usage_file
+from dragoman_server.cli.usage import _figures, state_directory, with_usage_file
 from dragoman_server.config.loader import load
-from dragoman_server.platform.state_directory import state_directory
 from dragoman_server.usage.stores.base import KeyUse, UsageBatch, UsageCounts, UsageLabels
 from dragoman_server.usage.stores.sqlite import SQLiteUsageStore
 
