@@ -27,7 +27,9 @@ def _decoded(path: bytes) -> str:
     return unquote(path.decode("ascii"))
 
 
-def asgi_scope(request: StreamRequest, transport: Connection, kind: str, spec_version: str) -> dict[str, Any]:
+def asgi_scope(
+    request: StreamRequest, connection: Connection, kind: str, spec_version: str
+) -> dict[str, Any]:
     """Return what ASGI scopes of both kinds have, "http" and "websocket"."""
     path, _, query = request.target.partition(b"?")
     return {
@@ -39,9 +41,9 @@ def asgi_scope(request: StreamRequest, transport: Connection, kind: str, spec_ve
         "query_string": query,
         "root_path": "",
         "headers": request.headers,
-        "client": transport.client,
-        "server": transport.server,
-        "state": transport.worker.state.copy(),
+        "client": connection.client,
+        "server": connection.server,
+        "state": connection.worker.state.copy(),
     }
 
 
@@ -55,14 +57,14 @@ class HTTPStream:
     """
 
     __slots__ = (
-        *("_ended", "_method", "_status", "_stream_id", "_transport", "_writer"),
+        *("_ended", "_method", "_status", "_stream_id", "_connection", "_writer"),
         *("app", "closed", "events"),
     )
 
     def __init__(
         self,
         app: ASGIApp,
-        transport: Connection,
+        connection: Connection,
         writer: HTTPProtocol,
         stream_id: int,
         events: AppEvents,
@@ -70,7 +72,7 @@ class HTTPStream:
         self.app = app
         self.events = events
         self.closed = False
-        self._transport = transport
+        self._connection = connection
         self._writer = writer
         self._stream_id = stream_id
         self._method = ""
@@ -87,15 +89,15 @@ class HTTPStream:
             "receive": events.get_now,
             "on_disconnect": events.on_disconnect,
             "rest": events.rest_of_task,
-            "time": self._transport.worker.time,
+            "time": self._connection.worker.time,
         }
         if write_now is not None:
             now["write"] = write_now
-        scope = asgi_scope(request, self._transport, "http", "2.1")
+        scope = asgi_scope(request, self._connection, "http", "2.1")
         scope["method"] = request.method
-        scope["scheme"] = "https" if self._transport.tls else "http"
+        scope["scheme"] = "https" if self._connection.tls else "http"
         scope["extensions"] = {NOW: now}
-        self._transport.apps.start(self.app, scope, events, self._app_send)
+        self._connection.apps.start(self.app, scope, events, self._app_send)
 
     async def receive_data(self, data: bytes) -> None:
         """Pass on a part of the body."""

@@ -291,21 +291,21 @@ class Connection:
             self._peer = self.tasks.start_soon(return_if_cancelled, self._watch_peer, name="peer")
         self._full = events
         if self._peer_ended:
-            await self._lose()
+            await self._report_left()
         await events.put(event)
         self._full = None
 
     async def _watch_peer(self) -> None:
         await self.stream.peer_ended()
         self._peer_ended = True
-        await self._lose()
+        await self._report_left()
 
-    async def _lose(self) -> None:
+    async def _report_left(self) -> None:
         """End the connection of a client that has left, with what it has sent, if the application wants to know of it.
 
         Another one reads what waits first, and has the time of HALF_CLOSED_S for its response then.
         """
-        if self._full is not None and self._full.lose():
+        if self._full is not None and self._full.note_left():
             self._break()
             if self._protocol is not None:
                 await self._protocol.connection_lost()

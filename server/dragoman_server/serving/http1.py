@@ -69,8 +69,8 @@ _HEAD, _BODY, _AHEAD, _FRAMES, _NOTHING = _Reading
 class HTTP1:
     """HTTP/1.1 on one connection."""
 
-    def __init__(self, transport: Connection) -> None:
-        self._transport = transport
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._stream: HTTPStream | WebSocket | None = None
         self.is_behind = False
         self._response: Http1Response  # of the open request
@@ -107,15 +107,15 @@ class HTTP1:
         """End the connection; refuse a head that is not complete in time."""
         async with self._parsing:
             if self._reading is _HEAD and self._buffer:
-                within = f"{self._transport.settings.header_timeout_s:g} seconds"
+                within = f"{self._connection.settings.header_timeout_s:g} seconds"
                 late = f"the request's head was not complete within {within}"
                 await self._refuse(RequestRefused(late, status=408), bytes(self._buffer))
-            self._transport.end()
+            self._connection.end()
 
     async def stop(self) -> None:
         """End the connection if it is idle, else close_stream() does it."""
         if self._reading is _HEAD:
-            self._transport.end()
+            self._connection.end()
 
     # Called by the stream.
 
@@ -124,7 +124,7 @@ class HTTP1:
             await self._write(interim_response(status, [*headers, date_header()]))
             return
         # "A server that intends to close the connection ... SHOULD send a Connection header field" -- RFC 9112, 9.6
-        is_last = self._reading is not _AHEAD or self._transport.worker.terminated.is_set
+        is_last = self._reading is not _AHEAD or self._connection.worker.terminated.is_set
         close = [(b"connection", b"close")] if is_last else []
         self._begun = self._response.begin(status, [*headers, *close, date_header()])
 
@@ -140,15 +140,15 @@ class HTTP1:
         if self._begun:
             await self._write(b"")
         self._close_stream()
-        is_stopping = self._transport.worker.terminated.is_set
+        is_stopping = self._connection.worker.terminated.is_set
         if self._reading is _AHEAD and self._response.is_kept and not is_stopping:
             self._reading = _HEAD
-            self._transport.set_idle(True)
+            self._connection.set_idle(True)
             if self._buffer:
-                self._transport.tasks.start_soon(self._parse)
+                self._connection.tasks.start_soon(self._parse)
         else:
             self._stop_reading()
-            self._transport.end()
+            self._connection.end()
 
     async def invite_body(self) -> None:
         """Send a 100 (Continue): the application waits for the body, so it has not refused the request by its head."""
@@ -164,13 +164,13 @@ class HTTP1:
             return False
         if not data:
             return True  # a chunk without data would be the last one
-        return self._transport.write_now(b"%x\r\n%b\r\n" % (len(data), data))
+        return self._connection.write_now(b"%x\r\n%b\r\n" % (len(data), data))
 
     async def _write(self, data: bytes, *more: bytes) -> None:
         """Write bytes of the response, after the head, which waits for them: so a short one needs one write."""
         data, self._begun = self._begun + data, b""
         if data or more:
-            await self._transport.write(data, *more)
+            await self._connection.write(data, *more)
 
     def _close_stream(self) -> None:
         stream, self._stream = self._stream, None
@@ -212,7 +212,7 @@ class HTTP1:
                     return None
                 request_head.check_partial_head(head, self._checked)
                 if not self._checked:
-                    self._transport.read_within(self._transport.settings.header_timeout_s)
+                    self._connection.read_within(self._connection.settings.header_timeout_s)
                 self._checked = len(head)
                 return None
             request, fields = request_head.read_head(head)
@@ -224,17 +224,17 @@ class HTTP1:
         return None
 
     def _begin_request(self, request: StreamRequest, fields: Mapping[bytes, bytes]) -> None:
-        transport, version = self._transport, request.http_version
+        connection, version = self._connection, request.http_version
         handshake = None
         if b"upgrade" in fields and is_handshake(request.method, version, fields):
             handshake = read_upgrade(request.headers)
         self._response = Http1Response(version, request.method, fields.get(b"connection", b""))
-        transport.set_idle(False)
+        connection.set_idle(False)
         if handshake is not None:
             from dragoman_server.serving.websocket import WebSocket  # few clients open one
 
             self._reading = _FRAMES
-            self._stream = WebSocket(handshake, transport.worker.app, transport, self, _STREAM_ID)
+            self._stream = WebSocket(handshake, connection.worker.app, connection, self, _STREAM_ID)
             self._stream.begin(request)
             return
         self._reading = _BODY
@@ -244,8 +244,8 @@ class HTTP1:
         else:
             self._body = LengthBody(int(fields.get(b"content-length", 0)))
         invites_body = b"expect" in fields and version >= "1.1"
-        events = transport.request_events = AppEvents(self.invite_body if invites_body else None)
-        self._stream = HTTPStream(transport.worker.app, transport, self, _STREAM_ID, events)
+        events = connection.request_events = AppEvents(self.invite_body if invites_body else None)
+        self._stream = HTTPStream(connection.worker.app, connection, self, _STREAM_ID, events)
         self._stream.begin(request, self.write_now)
 
     async def _read_frames(self) -> None:
@@ -271,7 +271,7 @@ class HTTP1:
             if data or body.complete:
                 event: Message = {"type": "http.request", "body": data, "more_body": not body.complete}
                 if not stream.events.offer(event):
-                    waiting = partial(self._transport.put, stream.events, event)
+                    waiting = partial(self._connection.put, stream.events, event)
             if body.error is not None:
                 broken = RemoteProtocolError(f"the request's body cannot be read: {body.error}")
                 end: Message = {"type": "http.disconnect", "error": broken}
@@ -285,14 +285,14 @@ class HTTP1:
         """Respond to a head that cannot be served, and end the connection."""
         self._stop_reading()
         method, target, fields = request_head.parse_broken(head)
-        self._transport.set_idle(False)
-        reply = refusal(self._transport.worker.app, method, target, fields, self._transport.client, error)
+        self._connection.set_idle(False)
+        reply = refusal(self._connection.worker.app, method, target, fields, self._connection.client, error)
         self._response = Http1Response("1.1", method.decode(), b"close")
         await self.send_head(_STREAM_ID, reply.status, reply.encoded_headers())
         if method != b"HEAD":
             await self.send_data(_STREAM_ID, reply.body)
         await self._write(b"")
-        self._transport.end()
+        self._connection.end()
 
     def _stop_reading(self) -> None:
         self._reading = _NOTHING

@@ -68,11 +68,11 @@ class _Stream:
     def __init__(
         self, protocol: "HTTP2", stream_id: int, length: int | None, handshake: Handshake | None
     ) -> None:
-        app, transport = partial(protocol.run_app, self), protocol.transport
+        app, connection = partial(protocol.run_app, self), protocol.connection
         self.asgi: HTTPStream | WebSocket = (
-            HTTPStream(app, transport, protocol, stream_id, AppEvents())
+            HTTPStream(app, connection, protocol, stream_id, AppEvents())
             if handshake is None
-            else WebSocket(handshake, app, transport, protocol, stream_id)
+            else WebSocket(handshake, app, connection, protocol, stream_id)
         )
         self.stream_id = stream_id
         self.reply: Reply | None = None  # sent instead of calling the application
@@ -91,9 +91,9 @@ class HTTP2:
     take = None  # nothing is parsed where it arrives
     is_behind = False
 
-    def __init__(self, transport: Connection) -> None:
-        self.transport = transport
-        self.connection = HTTP2Connection(MAX_STREAMS, MAX_HEAD_BYTES, anyio.current_time())
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.h2 = HTTP2Connection(MAX_STREAMS, MAX_HEAD_BYTES, anyio.current_time())
         self._streams: dict[int, _Stream] = {}
         self._running = 0  # applications; one may need a while to end after its stream is closed
         # Streams that have something to send, in the order of their turns. A client's priorities are ignored: RFC 9113,
@@ -104,7 +104,7 @@ class HTTP2:
         self._stopping = False  # new requests are refused, open ones are finished
         self._ending = False  # nothing more is read; framed bytes are written, then the connection ends
         self._closed = False  # it has ended
-        transport.tasks.start_soon(self._write_task)
+        connection.tasks.start_soon(self._write_task)
 
     @property
     def idle(self) -> bool:
@@ -115,7 +115,7 @@ class HTTP2:
     async def data_received(self, data: bytes) -> None:
         while not (self._closed or self._ending):
             await self._receive(data)
-            if not self.connection.has_more:
+            if not self.h2.has_more:
                 return
             data = b""
             await anyio.lowlevel.checkpoint()
@@ -123,22 +123,22 @@ class HTTP2:
     async def connection_lost(self) -> None:
         self._closed = True
         self._close_all()
-        self.connection.clear_outbound_data_buffer()
+        self.h2.clear_outbound_data_buffer()
         self._has_work.set()
 
     async def timed_out(self) -> None:
         """End an idle connection with GOAWAY; end one whose client does not read our last frames without it."""
         if self._ending:
-            self.transport.end()
+            self.connection.end()
         else:
-            self.connection.announce_end()
+            self.h2.announce_end()
             await self._end()
 
     async def stop(self) -> None:
         """Refuse new requests, and end the connection after the open ones."""
         if not (self._stopping or self._ending or self._closed):
             self._stopping = True
-            self.connection.announce_end()
+            self.h2.announce_end()
             self._has_work.set()
             if self.idle:
                 await self._end()
@@ -147,7 +147,7 @@ class HTTP2:
 
     async def _receive(self, data: bytes) -> None:
         try:
-            for event in self.connection.receive(data, anyio.current_time()):
+            for event in self.h2.receive(data, anyio.current_time()):
                 await self._handle_event(event)
                 if self._closed or self._ending:
                     return
@@ -157,14 +157,14 @@ class HTTP2:
             _log.warning("an HTTP/2 connection was ended: %s", reason)
             await self._end()
             return
-        if self.connection.peer_has_ended:
+        if self.h2.peer_has_ended:
             self._end_if_done()
         self._has_work.set()
 
     async def _handle_event(self, event: FrameEvent) -> None:
         if isinstance(event, events.RequestReceived):
             # A later frame of the same read may have reset it.
-            if self.connection.is_open(event.stream_id):
+            if self.h2.is_open(event.stream_id):
                 await self._begin_request(event)
         elif isinstance(event, events.DataReceived):
             await self._receive_body(event)
@@ -172,7 +172,7 @@ class HTTP2:
             if (stream := self._streams.get(event.stream_id)) is not None:
                 if stream.length not in (None, stream.received):  # RFC 9113, 8.1.1
                     self._close_stream(event.stream_id)
-                    self.connection.refuse(event.stream_id, ErrorCodes.PROTOCOL_ERROR)
+                    self.h2.refuse(event.stream_id, ErrorCodes.PROTOCOL_ERROR)
                 else:
                     await stream.asgi.receive_end()
         elif isinstance(event, events.StreamReset):
@@ -197,12 +197,12 @@ class HTTP2:
         protocol = fields.get(b":protocol")  # of an extended CONNECT (RFC 8441)
         if not _is_usable(b"GET" if protocol is not None else method, path, host):
             _log.warning("an HTTP/2 request was refused: its method, path or host cannot be used")
-            self.connection.refuse(stream_id, ErrorCodes.PROTOCOL_ERROR)
+            self.h2.refuse(stream_id, ErrorCodes.PROTOCOL_ERROR)
             return
         if self._stopping or self._running >= MAX_STREAMS:
             # The code allows the client to send the request again (RFC 9113, 8.7). Applications count, not streams,
             # because a cancelled one may still be closing its upstream.
-            self.connection.refuse(stream_id, ErrorCodes.REFUSED_STREAM)
+            self.h2.refuse(stream_id, ErrorCodes.REFUSED_STREAM)
             return
         handshake = reply = None
         try:
@@ -210,14 +210,14 @@ class HTTP2:
             if protocol is not None:
                 handshake = read_connect(protocol, headers)
         except RequestRefused as error:
-            reply = refusal(self.transport.worker.app, method, path, headers, self.transport.client, error)
+            reply = refusal(self.connection.worker.app, method, path, headers, self.connection.client, error)
         stream = _Stream(self, stream_id, None if length is None else int(length), handshake)
         stream.reply = reply
         self._streams[stream_id] = stream
         if handshake is not None:
-            self.connection.websockets.add(stream_id)
+            self.h2.websockets.add(stream_id)
         self._running += 1
-        self.transport.set_idle(False)
+        self.connection.set_idle(False)
         request = StreamRequest(_as_http1(headers, host), "2", method.decode("ascii"), path)
         asgi = stream.asgi
         if isinstance(asgi, HTTPStream):
@@ -244,14 +244,14 @@ class HTTP2:
 
     def _acknowledge(self, size: int, stream_id: int) -> None:
         if size and not (self._ending or self._closed):
-            self.connection.acknowledge_received_data(size, stream_id)
+            self.h2.acknowledge_received_data(size, stream_id)
             self._has_work.set()
 
     # The applications.
 
     async def run_app(self, stream: _Stream, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application for one request, and open the window by what it reads of the body."""
-        app: Any = self.transport.worker.app
+        app: Any = self.connection.worker.app
 
         async def read() -> Message:
             message = await receive()
@@ -302,7 +302,7 @@ class HTTP2:
             if any(_CONTROL.search(value) for _, value in headers):
                 # h2 4.4 utilities.py:685 checks received headers, not sent ones (RFC 9113, 8.2.1).
                 raise ProtocolError("a header has a control character")
-            self.connection.send_headers(stream.stream_id, headers)
+            self.h2.send_headers(stream.stream_id, headers)
         except ProtocolError as error:
             _log.warning("an HTTP/2 response cannot be sent: %s", error)
             self._reset(stream.stream_id, ErrorCodes.INTERNAL_ERROR)
@@ -339,7 +339,7 @@ class HTTP2:
 
     async def _wait(self, stream: _Stream) -> bool:
         """Wait until a frame of this stream has been written, at most send_timeout_s. Return False if none will be."""
-        timeout = self.transport.settings.send_timeout_s
+        timeout = self.connection.settings.send_timeout_s
         with anyio.move_on_after(timeout) as scope:
             await stream.progress.wait()
         if scope.cancelled_caught and stream.stream_id in self._streams:
@@ -351,8 +351,8 @@ class HTTP2:
     # Closing.
 
     def _reset(self, stream_id: int, error_code: ErrorCodes) -> None:
-        if self.connection.is_open(stream_id) and not self._ending:
-            self.connection.reset_stream(stream_id, error_code)
+        if self.h2.is_open(stream_id) and not self._ending:
+            self.h2.reset_stream(stream_id, error_code)
             self._has_work.set()
         self._close_stream(stream_id)
 
@@ -361,7 +361,7 @@ class HTTP2:
         if stream is None:
             return
         self._ready.pop(stream_id, None)
-        self.connection.websockets.discard(stream_id)
+        self.h2.websockets.discard(stream_id)
         self._buffered -= len(stream.buffer)
         stream.buffer.clear()
         self._acknowledge(stream.unread, stream_id)
@@ -375,11 +375,11 @@ class HTTP2:
 
     def _update(self) -> None:
         if not (self._closed or self._ending):
-            self.transport.set_idle(self.idle)
+            self.connection.set_idle(self.idle)
         self._end_if_done()
 
     def _end_if_done(self) -> None:
-        if (self._stopping or self.connection.peer_has_ended) and self.idle:
+        if (self._stopping or self.h2.peer_has_ended) and self.idle:
             self._ending = True
             self._has_work.set()
 
@@ -388,7 +388,7 @@ class HTTP2:
         self._ending = True
         self._has_work.set()
         self._close_all()
-        self.transport.read_within(_LAST_FRAMES_S)
+        self.connection.read_within(_LAST_FRAMES_S)
 
     # Writing.
 
@@ -396,9 +396,9 @@ class HTTP2:
         """Write until the connection ends."""
         while not self._closed:
             if data := self._next_frames():
-                await self.transport.write(data)
+                await self.connection.write(data)
             elif self._ending:
-                self.transport.end()
+                self.connection.end()
                 return
             else:
                 await self._has_work.wait()
@@ -411,34 +411,32 @@ class HTTP2:
             del self._ready[stream_id]
             if (stream := self._streams.get(stream_id)) is not None:
                 room -= self._frame(stream)
-        return self.connection.data_to_send()
+        return self.h2.data_to_send()
 
     def _frame(self, stream: _Stream) -> int:
         """Frame at most one DATA frame of a stream, and return the bytes of its content."""
-        connection, stream_id = self.connection, stream.stream_id
-        if stream.ended or not connection.is_open(stream_id):
+        h2, stream_id = self.h2, stream.stream_id
+        if stream.ended or not h2.is_open(stream_id):
             return 0
-        window = min(
-            connection.local_flow_control_window(stream_id), connection.max_outbound_frame_size, MAX_FRAME
-        )
+        window = min(h2.local_flow_control_window(stream_id), h2.max_outbound_frame_size, MAX_FRAME)
         size = min(len(stream.buffer), max(window, 0))
         is_last = stream.complete and size == len(stream.buffer)
         if not size and not is_last:
             return 0
         data = bytes(stream.buffer[:size])
         if is_last:
-            connection.send_data(stream_id, data, end_stream=True)
+            h2.send_data(stream_id, data, end_stream=True)
         else:
-            connection.send_part(stream_id, data)
-        connection.note_data_sent()
+            h2.send_part(stream_id, data)
+        h2.note_data_sent()
         del stream.buffer[:size]
         self._buffered -= size
         if is_last:
             stream.ended = True
-            if connection.is_open(stream_id):
+            if h2.is_open(stream_id):
                 # The client is still sending a body that is not needed: "a server MAY request that the client abort
                 # transmission of a request without error" (RFC 9113, 8.1)
-                connection.reset_stream(stream_id, ErrorCodes.NO_ERROR)
+                h2.reset_stream(stream_id, ErrorCodes.NO_ERROR)
         elif stream.buffer:
             self._ready[stream_id] = None
         stream.progress.note()

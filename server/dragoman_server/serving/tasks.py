@@ -93,9 +93,9 @@ class AppEvents(Changes):
         if self._futures is not None:
             self.note()
         if has_left and not self.ended:
-            self.lose()
+            self.note_left()
 
-    def lose(self) -> bool:
+    def note_left(self) -> bool:
         """Note that the client has left, also before events that wait. Return false if nothing is called for it."""
         self._has_left = True
         return self._on_disconnect is not None and self._call_on_disconnect()

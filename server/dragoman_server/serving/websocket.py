@@ -72,14 +72,14 @@ class WebSocket:
         self,
         handshake: Handshake,
         app: Any,
-        transport: Connection,
+        connection: Connection,
         writer: HTTPProtocol,
         stream_id: int,
     ) -> None:
         self.app = app
         self.closed = False
-        self._worker = transport.worker
-        self._transport = transport
+        self._worker = connection.worker
+        self._connection = connection
         self._writer = writer
         self._stream_id = stream_id
         self._handshake = handshake
@@ -105,21 +105,21 @@ class WebSocket:
         """Start the application."""
         self._request = request
         scope: Any = {
-            **asgi_scope(request, self._transport, "websocket", "2.4"),
-            "scheme": "wss" if self._transport.tls else "ws",
+            **asgi_scope(request, self._connection, "websocket", "2.4"),
+            "scheme": "wss" if self._connection.tls else "ws",
             "subprotocols": list(self._handshake.subprotocols),
             "extensions": {"websocket.http.response": {}, DRAINING: self._worker.terminated, UTF8: {}},
         }
         if request.http_version != "2":
             scope["extensions"][NOW] = {"send": self.send_now}
         # Not the connection's request, which has a second to end: who ends its side without a Close is gone.
-        self._transport.apps.start(self.app, scope, self._events, self.app_send)
+        self._connection.apps.start(self.app, scope, self._events, self.app_send)
         self._events.offer({"type": "websocket.connect"})
 
     async def receive_end(self) -> None:
         """End without a Close: "TCP-level closures are represented as END_STREAM flags" -- RFC 8441, 5."""
         if not self.closed:
-            self._lose()
+            self._end_without_close()
 
     def close(self) -> None:
         """Note that nothing more is received or sent."""
@@ -134,7 +134,7 @@ class WebSocket:
         self._events.offer(disconnect)
         self._changes.note()
 
-    def _lose(self) -> None:
+    def _end_without_close(self) -> None:
         """End without a Close, because the client is gone."""
         if self._phase is _Phase.OPEN:
             self._phase = _Phase.CLOSING
@@ -150,7 +150,7 @@ class WebSocket:
             self._early += data
             if len(self._early) > MAX_EARLY:
                 self._phase, self._left = _Phase.CLOSING, True
-                self._transport.tasks.start_soon(self._refuse_early_data)
+                self._connection.tasks.start_soon(self._refuse_early_data)
             return
         async with self._reading:
             data, self._early = self._early + data, b""
@@ -189,7 +189,7 @@ class WebSocket:
         error = RequestRefused("too much was sent before the handshake was answered", status=400)
         request = self._request
         path, headers = request.target, request.headers
-        reply = refusal(self._worker.app, b"GET", path, headers, self._transport.client, error)
+        reply = refusal(self._worker.app, b"GET", path, headers, self._connection.client, error)
         await self._respond(reply.status, reply.encoded_headers(), reply.body)
         await self._writer.close_stream(self._stream_id)
 
@@ -233,17 +233,17 @@ class WebSocket:
         if self._phase is not _Phase.OPEN or not self._is_whole:
             return False
         frames = [frame for text in texts for frame in data_frames(DataMessage(TEXT, text))]
-        return self._transport.write_now(b"".join(frames))
+        return self._connection.write_now(b"".join(frames))
 
     async def _accept(self, message: Any) -> None:
         status, headers = self._handshake.accept(message.get("subprotocol"), message.get("headers", ()))
-        limit = self._transport.settings.max_body_bytes
+        limit = self._connection.settings.max_body_bytes
         inflates = self._handshake.extensions is not None
         self._utf8 = bool(message.get("utf8"))
         self._reader = WebSocketReader(limit, inflates=inflates, now=self._worker.time())
         await self._writer.send_head(self._stream_id, status, headers)
         self._phase = _Phase.OPEN
-        self._transport.tasks.start_soon(self._attend, name="websocket")
+        self._connection.tasks.start_soon(self._attend, name="websocket")
 
     async def _app_ended(self) -> None:
         if self._phase is _Phase.OPEN:
@@ -292,7 +292,7 @@ class WebSocket:
                 await self._changes.wait()
             if silence.cancelled_caught:
                 if self._unanswered == MAX_UNANSWERED:
-                    self._lose()
+                    self._end_without_close()
                     break
                 self._unanswered += 1
                 with suppress(OSError):

@@ -305,22 +305,22 @@ async def test_the_deadline_of_reading_is_the_protocols(monkeypatch: pytest.Monk
     class Patient:
         is_behind = False
 
-        def __init__(self, transport: Connection) -> None:
-            self.transport = transport
+        def __init__(self, connection: Connection) -> None:
+            self.connection = connection
 
         def take(self, data: bytes) -> bool:
             raise AssertionError("nothing more comes")
 
         async def data_received(self, data: bytes) -> None:
-            self.transport.set_idle(False)
-            self.transport.read_within(7)
+            self.connection.set_idle(False)
+            self.connection.read_within(7)
 
         async def connection_lost(self) -> None: ...
 
         async def timed_out(self) -> None:
             timed_out.append(anyio.current_time())
-            await self.transport.write(b"too late")
-            self.transport.end()
+            await self.connection.write(b"too late")
+            self.connection.end()
 
     monkeypatch.setattr(server_module, "HTTP1", Patient)
     stream = FakeStream([GET])

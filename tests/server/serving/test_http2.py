@@ -269,7 +269,7 @@ async def test_nothing_is_buffered_for_a_client_that_has_left() -> None:
         await client.protocol.connection_lost()
         assert (client.protocol._buffered, client.protocol._streams) == (0, {})
         assert [len(stream.buffer) for stream in streams] == [0, 0]
-        assert client.protocol.connection.unsent == 0
+        assert client.protocol.h2.unsent == 0
         await settle()
         assert client.protocol.idle
 
