@@ -53,11 +53,15 @@ from dragoman_server.http.models import models_routes
 from dragoman_server.http.openapi import description_routes
 from dragoman_server.http.operations import ApiOperation, DescribedRoute
 from dragoman_server.http.relayed import relayed_routes
-from dragoman_server.http.request import path_below_mount
 from dragoman_server.http.responses import ResponsesEndpoint, responses_routes
 from dragoman_server.http.usage import usage_routes
 from dragoman_server.platform.task_group import BackgroundTaskGroup
-from dragoman_server.proxying.client_request import SCOPE_PAGE, SCOPE_TURN, ClientDisconnected
+from dragoman_server.proxying.client_request import (
+    SCOPE_PAGE,
+    SCOPE_TURN,
+    ClientDisconnected,
+    path_below_mount,
+)
 from dragoman_server.relayed.table import why_not_served
 from dragoman_server.settings import Settings
 from dragoman_server.settings.server import LOOPBACK_ORIGINS

@@ -21,10 +21,15 @@ from dragoman_server.accounts.stored_keys import StoredKeys
 from dragoman_server.capabilities.cloud_apis import CLOUD_APIS
 from dragoman_server.http.aws_signature import AwsSignature, read_signature, refused
 from dragoman_server.http.browsers import refuse_form_content_type, refuse_other_origins
-from dragoman_server.http.request import BodyReader, Query, path_below_mount
+from dragoman_server.http.request import BodyReader, Query
 from dragoman_server.platform.clock import utc_text
 from dragoman_server.platform.off_loop import off_loop
-from dragoman_server.proxying.client_request import SCOPE_KEY, SCOPE_PAGE, ClientDisconnected
+from dragoman_server.proxying.client_request import (
+    SCOPE_KEY,
+    SCOPE_PAGE,
+    ClientDisconnected,
+    path_below_mount,
+)
 from dragoman_server.settings import AwsKey, ClientKey, Group, ServerSettings
 from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import Secret

@@ -18,8 +18,7 @@ from dragoman.jsontext import decode, decode_object, encode
 from dragoman_server.capabilities.cloud_apis import BETAS, CLOUD_APIS, VERSION
 from dragoman_server.capabilities.provider import MESSAGES
 from dragoman_server.hosts.aws import BEDROCK_STREAM, ERROR_TYPE, write_error
-from dragoman_server.http.request import path_below_mount
-from dragoman_server.proxying.client_request import SCOPE_CLOUD, SCOPE_PATH
+from dragoman_server.proxying.client_request import SCOPE_CLOUD, SCOPE_PATH, path_below_mount
 from dragoman_server.streams.byte_stream import NOW
 from dragoman_server.wire.headers import HeaderList, encode_headers, join_lists, media_type
 

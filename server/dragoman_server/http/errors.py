@@ -15,7 +15,7 @@ from dragoman import ErrorKind, RemoteProtocolError, RequestRefused, WireError
 from dragoman.codec import ProtocolSpec, find_endpoint
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.auth import is_admin_path
-from dragoman_server.http.request import path_below_mount
+from dragoman_server.proxying.client_request import path_below_mount
 from dragoman_server.relayed.table import why_not_served
 from dragoman_server.wire.headers import BROWSER_HEADERS, request_id_headers
 from dragoman_server.wire.replies import Reply, error_reply, protocol_for_path, send_reply, suggest_base_url

@@ -9,7 +9,8 @@ from starlette.routing import Match, Route, compile_path
 from starlette.types import Receive, Scope, Send
 
 from dragoman.codec import ProtocolSpec
-from dragoman_server.http.request import Parameter, Query, path_below_mount
+from dragoman_server.http.request import Parameter, Query
+from dragoman_server.proxying.client_request import path_below_mount
 
 
 class MediaType(msgspec.Struct, frozen=True):

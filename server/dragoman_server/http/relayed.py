@@ -23,10 +23,10 @@ from dragoman_server.http.operations import (
     DescribedRoute,
     MediaType,
 )
-from dragoman_server.http.request import BodyReader, Query, path_below_mount
+from dragoman_server.http.request import BodyReader, Query
 from dragoman_server.models.others import other_models
 from dragoman_server.proxying.affinity import referred_ids
-from dragoman_server.proxying.client_request import ClientRequest
+from dragoman_server.proxying.client_request import ClientRequest, path_below_mount
 from dragoman_server.proxying.relayed_plan import RelayedPlanner
 from dragoman_server.proxying.upload import Upload
 from dragoman_server.relayed.batch import models_in, requests_in

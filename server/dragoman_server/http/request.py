@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 import anyio
 import anyio.lowlevel
 import msgspec
-from starlette.types import Message, Receive, Scope
+from starlette.types import Message, Receive
 
 from dragoman import RemoteProtocolError, RequestRefused
 from dragoman.jsontext import JSONObject
@@ -150,12 +150,6 @@ class BodyReader:
 
 def _too_large(limit: int) -> RequestRefused:
     return RequestRefused(f"the request body has more than {limit} bytes", status=413)
-
-
-def path_below_mount(scope: Scope) -> str:
-    """Return the path of a request without what the application is mounted under."""
-    path: str = scope["path"]
-    return path.removeprefix(scope.get("root_path", ""))
 
 
 class Parameter(msgspec.Struct, frozen=True):

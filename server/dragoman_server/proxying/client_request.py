@@ -58,6 +58,12 @@ SCOPE_CLOUD = "dragoman.cloud"
 SCOPE_PATH = "dragoman.path"
 
 
+def path_below_mount(scope: Scope) -> str:
+    """Return the path of a request without what the application is mounted under."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
 class ClientDisconnected(Exception):
     """The client closed the connection before its request was complete, so no response can be sent."""
 

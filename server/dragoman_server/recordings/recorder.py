@@ -26,7 +26,7 @@ from dragoman_server import __version__
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.hosts import UpstreamCall
 from dragoman_server.log import RequestRecord
-from dragoman_server.proxying.client_request import SCOPE_GOES_ON, SCOPE_SENDERS
+from dragoman_server.proxying.client_request import SCOPE_GOES_ON, SCOPE_SENDERS, path_below_mount
 from dragoman_server.proxying.destinations import Destination
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.recordings.call_listener import ListenedSender, SenderWithListener
@@ -227,8 +227,8 @@ class Recorder:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_post = scope["type"] == "http" and scope["method"] == "POST"
         query = scope.get("query_string", b"").decode("latin-1")
-        found = find_endpoint(self._protocols.values(), _path(scope), query) if is_post else None
-        rows = [] if found or scope["type"] != "http" else rows_at(scope["method"], _path(scope))
+        found = find_endpoint(self._protocols.values(), path_below_mount(scope), query) if is_post else None
+        rows = [] if found or scope["type"] != "http" else rows_at(scope["method"], path_below_mount(scope))
         if found is None and not rows:
             await self._app(scope, receive, send)
             return
@@ -270,7 +270,7 @@ class Recorder:
             dragoman=__version__,
             request=RecordedRequest(
                 unfinished.protocol,
-                _path(unfinished.scope),
+                path_below_mount(unfinished.scope),
                 mask(redact_query(unfinished.scope.get("query_string", b"").decode("latin-1"))),
                 redact_headers(unfinished.request_headers, mask),
                 self._text(unfinished.body, mask),
@@ -340,12 +340,6 @@ class Recorder:
 
 def _decoded(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
     return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
-
-
-def _path(scope: Scope) -> str:
-    """Return the path below what the application is mounted under."""
-    path: str = scope["path"]
-    return path.removeprefix(scope.get("root_path", ""))
 
 
 def write(folder: Path, recording: Recording, max_files: int, max_age_s: float) -> Path:

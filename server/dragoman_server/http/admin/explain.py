@@ -14,7 +14,7 @@ from dragoman_server.http.admin.replies import respond
 from dragoman_server.http.auth import EXPLAIN_PATH
 from dragoman_server.http.explanation import NoEndpoint, RequestExplainer
 from dragoman_server.http.operations import VENDORS_OBJECT, AdminRoute, ApiOperation
-from dragoman_server.http.request import path_below_mount
+from dragoman_server.proxying.client_request import path_below_mount
 from dragoman_server.proxying.explanation import as_builtins
 from dragoman_server.relayed.table import SENDING
 
