@@ -31,7 +31,6 @@ from dragoman_server.responses.stores.base import (
     ResponseTooLarge,
     StoredItem,
     StoredResponse,
-    find_items,
     item_digest,
     page_of,
 )
@@ -335,16 +334,17 @@ class SQLiteResponseStore:
         return StoredResponse(id, owner, created, body, input_items, output_items, lease)
 
     def _items(self, owner: str, ids: Collection[str], now: int, limit: int) -> dict[str, StoredItem]:
+        found: dict[str, StoredItem] = {}
         with self._reading(now) as reading:
-
-            def find(id: str) -> StoredItem | None:
-                found = reading.execute(
-                    "SELECT id, data FROM items WHERE owner = ? AND id = ? ORDER BY key DESC LIMIT 1",
-                    (owner, id),
-                ).fetchone()
-                return None if found is None else StoredItem(*found)
-
-            return find_items(ids, limit, find)
+            for id in ids:
+                if limit < 0:
+                    break
+                latest = "SELECT id, data FROM items WHERE owner = ? AND id = ? ORDER BY key DESC LIMIT 1"
+                row = reading.execute(latest, (owner, id)).fetchone()
+                if row is not None:
+                    found[id] = StoredItem(*row)
+                    limit -= len(found[id].data)
+        return found
 
     def _delete(self, owner: str, id: str) -> bool:
         with sqlite_file.write_transaction(self._file.connection) as connection:
