@@ -28,7 +28,10 @@ _log = logging.getLogger("dragoman.errors")
 # Cancelled timers that are kept until their time.
 _MANY = 64
 
-_ROUNDING_S = 0.001
+# A process that was stopped comes to its timers before it sees the bytes that have arrived meanwhile, because
+# epoll_wait() ends with EINTR then (signal(7)). So timers that are later than this let the event loop read first.
+_LATE_S = 0.1
+_A_PASS_S = 0.001
 
 
 class Timer:
@@ -103,6 +106,7 @@ class AsyncioTimers(Timers):
         super().__init__()
         self.loop = loop
         self._handle: TimerHandle | None = None
+        self._has_waited = False  # because the timers are late
         # In it anyio knows that it is on asyncio: there is no task to ask for that.
         self._context = Context()
         with suppress(ImportError):  # then anyio knows it anyway
@@ -120,10 +124,12 @@ class AsyncioTimers(Timers):
 
     def _run(self) -> None:
         now = self.loop.time()
-        self._call_due(now)
+        self._has_waited = not self._has_waited and now - self._next > _LATE_S
+        if not self._has_waited:
+            self._call_due(now)
         if self._next < math.inf:
             # uvloop rounds to milliseconds. A timer that is early would wait for none until its time.
-            self._wait_until(max(self._next, now + _ROUNDING_S))
+            self._wait_until(max(self._next, now + _A_PASS_S))
 
 
 class TrioTimers(Timers):
@@ -141,6 +147,8 @@ class TrioTimers(Timers):
         while True:
             with self._sleep:
                 await anyio.sleep_forever()
+            if anyio.current_time() - self._next > _LATE_S:
+                await anyio.sleep(_A_PASS_S)
             self._call_due(anyio.current_time())
             self._sleep = anyio.CancelScope(deadline=self._next)
 
