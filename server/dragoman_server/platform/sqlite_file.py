@@ -80,6 +80,7 @@ class SQLiteFile:
         self._path = path
         self._error = error
         self._connection: sqlite3.Connection | None = None
+        self._opened: tuple[int, int] | None = None  # see _place()
         self._one_call = anyio.CapacityLimiter(1)
         self._one_thread = anyio.CapacityLimiter(1)
 
@@ -90,6 +91,7 @@ class SQLiteFile:
         try:
             yield
         finally:
+            self._opened = None
             with anyio.CancelScope(shield=True):  # bounded by TURN_S, and by busy_s of the calls
                 await self.call(self.close)
 
@@ -104,8 +106,25 @@ class SQLiteFile:
             async with self._one_call:
                 if self._path is None and size + self._bytes() <= INLINE_BYTES:
                     return function()
-                return await anyio.to_thread.run_sync(function, limiter=self._one_thread)
+                return await anyio.to_thread.run_sync(self._call, function, limiter=self._one_thread)
         raise self._error(f"{self.name}: the calls before this one took {TURN_S:g} s")
+
+    def _call(self, function: Callable[[], _T]) -> _T:
+        self.check_place()
+        return function()
+
+    def check_place(self) -> None:
+        """Raise OSError if the file is no longer at its path. What is written would be lost.
+
+        Use it inside of errors().
+        """
+        if self._opened is not None and self._opened != self._place():
+            raise OSError("another file has taken its place; restart the gateway to use that")
+
+    def _place(self) -> tuple[int, int] | None:
+        """Return the device and the inode of the file that is at the path, None if it is in memory."""
+        found = os.stat(self._path) if self._path is not None else None
+        return None if found is None else (found.st_dev, found.st_ino)
 
     def _bytes(self) -> int:
         """Return the size of the database, 0 while it is not open."""
@@ -156,6 +175,7 @@ class SQLiteFile:
             connection.close()
             raise
         self._connection = connection
+        self._opened = self._place()
 
     def close(self) -> None:
         """Close the file, if it is open."""

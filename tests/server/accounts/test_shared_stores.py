@@ -275,6 +275,15 @@ async def test_processes_take_no_more_than_there_is(name: str, tmp_path: Path, v
 # The file.
 
 
+async def test_a_file_that_is_moved_away_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    store = SQLiteAccountStore(str(path))
+    async with store.running():
+        path.rename(tmp_path / "b.db")
+        with pytest.raises(AccountStoreError, match="No such file"):
+            await reserve(store, A)
+
+
 async def test_a_locked_file_is_an_error_and_delays_no_other_call(tmp_path: Path) -> None:
     path = str(tmp_path / "a.db")
     store = SQLiteAccountStore(path)

@@ -253,6 +253,19 @@ async def test_a_file_that_another_process_writes_for_too_long(tmp_path: Path) -
         assert await one.read(ALL) == [((), counts())]
 
 
+async def test_a_file_that_is_moved_or_replaced_is_an_error_until_it_is_back(tmp_path: Path) -> None:
+    path, away = tmp_path / "usage", tmp_path / "away"
+    store = SQLiteUsageStore(str(path))
+    async with store.running():
+        path.rename(away)
+        for error in ("No such file", "another file has taken its place"):
+            with pytest.raises(UsageStoreError, match=error):
+                await store.add(batch({ODD: counts()}))
+            path.touch()
+        away.replace(path)
+        await store.add(batch({ODD: counts()}))
+
+
 async def test_a_full_disk(tmp_path: Path) -> None:
     store = SQLiteUsageStore(str(tmp_path / "usage"))
     row = {ODD: counts()}

@@ -141,6 +141,7 @@ class SQLiteAccountStore(BackgroundTaskGroup, Tables):
 
     def _refresh(self) -> None:
         """Read the view again if another process has written. Inside a transaction the view is then exact."""
+        self._file.check_place()
         version = self._file.connection.execute("PRAGMA data_version").fetchone()[0]
         if version != self._version:
             rows = self._file.connection.execute("SELECT account, data FROM health")
