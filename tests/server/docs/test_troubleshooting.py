@@ -16,11 +16,11 @@ DIFFERS = "…"
 
 
 def quoted() -> Iterator[str]:
-    """Yield the texts of ours: the first code span of each row, except in the table about clients."""
+    """Yield the texts of ours: the code spans in the first cell of each row, except in the table about clients."""
     ours, _, _ = PAGE.partition("## Texts of clients")
     for line in ours.splitlines():
         if line.startswith("| `"):
-            yield line.split("`")[1]
+            yield from line.partition(" | ")[0].split("`")[1::2]
 
 
 def text_of(node: ast.expr) -> str | None:
