@@ -13,6 +13,7 @@ from dragoman_server.serving.connection import Connection, HTTPProtocol
 from dragoman_server.serving.http1_response import WITHOUT_BODY
 from dragoman_server.serving.request_head import StreamRequest
 from dragoman_server.serving.tasks import AppEvents
+from dragoman_server.serving.unsent import LARGE_BYTES
 from dragoman_server.streams.byte_stream import NOW, WriteNow
 
 # Paths that are kept, because clients use a few, again and again.
@@ -139,7 +140,12 @@ class HTTPStream:
             body = bytes(message.get("body", b"")) if self.takes_body else b""
             is_last = not message.get("more_body", False)
             if body or is_last:
-                await self._writer.send_data(self._stream_id, body, is_last=is_last)
+                sending = self._writer.send_data(self._stream_id, body, is_last=is_last)
+                if len(body) < LARGE_BYTES:
+                    await sending
+                elif not await self._transport.worker.unsent.send(len(body), sending):
+                    await self._writer.close_stream(self._stream_id)
+                    return
             if is_last:
                 self._ended = True
                 await self._writer.close_stream(self._stream_id)

@@ -23,6 +23,7 @@ from dragoman_server.platform.clock import event_loop_clock
 from dragoman_server.platform.start_queue import StartQueue
 from dragoman_server.platform.timers import CallAt, Timer, event_loop_timers
 from dragoman_server.serving.tasks import AppEvents, AppTasks, Request
+from dragoman_server.serving.unsent import UnsentBodies
 from dragoman_server.settings import ServerSettings
 from dragoman_server.streams.byte_stream import ByteStream, Take
 from dragoman_server.streams.http1_head import Headers
@@ -64,6 +65,7 @@ class WorkerContext(msgspec.Struct):
         state: The state of the application's lifespan.
         requests: All requests, which a stop cancels.
         starts: In which requests wait for their turn to begin.
+        unsent: The large bodies that are being sent.
         terminated: The worker takes no new requests.
         time, call_at: The clock and the timers of the event loop.
         connections: All connections.
@@ -77,6 +79,7 @@ class WorkerContext(msgspec.Struct):
     tls: ssl.SSLContext | None = None
     requests: set[Request] = msgspec.field(default_factory=set)
     starts: StartQueue = msgspec.field(default_factory=StartQueue)
+    unsent: UnsentBodies = msgspec.field(default_factory=UnsentBodies)
     terminated: Flag = msgspec.field(default_factory=Flag)
     time: Callable[[], float] = msgspec.field(default_factory=event_loop_clock)
     call_at: CallAt = msgspec.field(default_factory=event_loop_timers)

@@ -16,6 +16,7 @@ from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.serving import connection as connection_module
 from dragoman_server.serving import server as server_module
+from dragoman_server.serving import unsent
 from dragoman_server.serving.connection import KEEP_ALIVE_S, Connection
 from dragoman_server.serving.http1 import HTTP1
 from dragoman_server.serving.server import protocol_for
@@ -330,6 +331,23 @@ async def test_the_deadline_of_reading_is_the_protocols(monkeypatch: pytest.Monk
 
 
 # Bodies.
+
+
+async def test_of_large_bodies_that_nobody_reads_the_oldest_is_cut_off(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def large(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x" * unsent.LARGE_BYTES})
+
+    monkeypatch.setattr(unsent, "MAX_UNSENT_BYTES", 2 * unsent.LARGE_BYTES)
+    streams = [FakeStream([number, GET], room=1000) for number in range(4)]
+    worker = connect(large, streams[0], ServerSettings(send_timeout_s=60)).worker
+    async with anyio.create_task_group() as tasks:
+        for stream in streams:
+            tasks.start_soon(Connection(worker, stream, None, None, tls=False).run)
+    assert [stream.aborted_at for stream in streams] == [2, 3, 62, 63]
+    assert caplog.text.count("the oldest of these is cut off") == 2
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ from starlette.types import Message, Receive, Scope, Send
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.platform.cancellation import RestOfTask
+from dragoman_server.serving import unsent
 from dragoman_server.serving.connection import Connection, WorkerContext
 from dragoman_server.serving.http2 import CONNECTION_BUFFER, HTTP2, MIN_STREAM_BUFFER, STREAM_BUFFER
 from dragoman_server.serving.http2_connection import (
@@ -496,6 +497,19 @@ async def test_the_last_frames_wait_a_second_for_a_client_that_does_not_read() -
         assert not client.closed
         await client.protocol.timed_out()
         assert client.closed
+
+
+async def test_the_oldest_of_large_bodies_is_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def large(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x" * 2 * unsent.LARGE_BYTES})
+
+    monkeypatch.setattr(unsent, "MAX_UNSENT_BYTES", 3 * unsent.LARGE_BYTES)
+    async with serving(large) as client:
+        for stream_id in (1, 3):
+            assert client.resets() == []
+            await client.send(client.request(stream_id))
+        assert client.resets() == [(1, "INTERNAL_ERROR")]
 
 
 async def test_requests_beyond_the_limit_are_refused() -> None:
