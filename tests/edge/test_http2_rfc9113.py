@@ -232,6 +232,7 @@ ROWS = [
     Row("8.3.1", "a fragment in :path", malformed(path="/healthz#x"), MALFORMED),
     Row("8.3.1", "a :path that is not ASCII", malformed(path="/h\u00e9"), MALFORMED),
     Row("8.3.1", "* as :path of GET", malformed(path="*"), MALFORMED),
+    Row("8.3.1", "* as :path of OPTIONS", malformed(method="OPTIONS", path="*"), "200"),
     Row("8.3.1", "a :method that is no token", malformed(method="G T"), MALFORMED),
     Row("8.3.1", "a :method that is not ASCII", malformed(method="G\u00c9T"), MALFORMED),
     Row("8.5", "CONNECT", malformed(method="CONNECT", scheme=None, path=None), MALFORMED),

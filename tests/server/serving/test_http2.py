@@ -510,6 +510,8 @@ async def test_the_oldest_of_large_bodies_is_reset(monkeypatch: pytest.MonkeyPat
             assert client.resets() == []
             await client.send(client.request(stream_id))
         assert client.resets() == [(1, "INTERNAL_ERROR")]
+        await client.send(reset(3))  # which ends the wait of the application
+        assert client.idle
 
 
 async def test_requests_beyond_the_limit_are_refused() -> None:
