@@ -29,7 +29,7 @@ DATA = bytes(range(256)) * 3 + b"\r\n--\r\n--bb\r\n-b\r" + b"\r\n--"
         (part(MODEL, b"whisper-1") + part(FILE, b"ID3" + DATA[:700]) + END, "whisper-1"),
         (part(FILE, b"ID3\r\n" + DATA[:700]) + part(MODEL, b"whisper-1") + END, "whisper-1"),
         (part(FILE, b"") + part(MODEL, "modèle 1".encode()) + b"--b--", "modèle 1"),
-        (part(MODEL + b"\r\nContent-Type: text/plain", b"m") + END + b"\r\nan epilogue --b", "m"),
+        (part(MODEL + b"\r\nContent-Transfer-Encoding: 8bit", b"m") + END + b"\r\nan epilogue --b", "m"),
         (part(b"content-disposition:form-data;name=model", b"m") + END, "m"),
         (part(FILE, b"x") + END, None),
         # A file whose name looks like the field's.
@@ -63,6 +63,7 @@ HUGE = b"x" * MAX_HEADER_BYTES
         (part(MODEL, b"m") * 2 + END, "two fields with the name model"),
         (part(MODEL, b"m") + part(MODEL.replace(b"model", b"Model"), b"n") + END, "no plain field"),
         (part(MODEL + b'; filename="x"', b"m") + END, "no plain field"),
+        (part(MODEL + b"; filename*=UTF-8''x", b"m") + END, "no plain field"),
         (part(MODEL + b"\r\nContent-Transfer-Encoding: base64", b"bQ==") + END, "no plain field"),
         (part(MODEL + b"; name=other", b"m") + END, "one name"),
         (part(MODEL + b"; name*=UTF-8''other", b"m") + END, "one name"),
