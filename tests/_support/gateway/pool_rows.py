@@ -224,8 +224,11 @@ class Requests:
         shown = ("retry-after", "x-should-retry", "dragoman-loss")
         headers = [f"{name} {response.headers[name]}" for name in shown if name in response.headers]
         delays = [each["retryDelay"] for each in response.error.get("details") or [] if "retryDelay" in each]
-        assert [f" Please retry in {delay}." in message for delay in delays] == [True] * len(delays)
-        return " ".join([str(status), *headers, message])
+        for delay in delays:  # Gemini's, which its message repeats
+            assert delay == f"{int(response.headers['retry-after-ms']) / 1000:g}s"
+            assert message.endswith(f". Please retry in {delay}.")
+            message = message.removesuffix(f" Please retry in {delay}.")
+        return " ".join([str(status), *headers, message.removesuffix(".")])
 
 
 def check(path: Path, record: Any) -> None:
