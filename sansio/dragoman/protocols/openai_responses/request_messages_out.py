@@ -34,7 +34,6 @@ from dragoman.protocols.openai_responses.checks import has_unmapped_citations, w
 from dragoman.protocols.openai_responses.tables import (
     CALL_ITEMS,
     CALL_OUTPUT_ITEMS,
-    MARKABLE_PARTS,
     NAME,
     RESPONSE_ONLY_FIELDS,
     TRANSLATED_ITEMS,
@@ -108,6 +107,8 @@ class InputWriter(msgspec.Struct):
     def _write_item(self, message: Message, content: list[JSON]) -> None:
         """Write a message item."""
         item: JSONObject = {"type": "message", "role": message.role, "content": content}
+        if not self._native and len(content) == 1 and content[0].get("annotations") == []:
+            item["content"] = content[0]["text"]  # see _plain_message
         if message.phase is not None:
             item["phase"] = message.phase
         self._items.append(overlaid(item, message) if self._native else item)
@@ -290,12 +291,15 @@ def unwrapped_item(native: JSON, path: str, ledger: Ledger) -> JSONObject | None
 
 
 def _plain_message(message: Message) -> JSONObject:
-    """Write the commonest message: one text."""
-    if message.role == "assistant":
-        content: JSONObject = {"type": "output_text", "text": message.plain_text, "annotations": []}
-    else:
-        content = {"type": "input_text", "text": message.plain_text}
-    return {"type": "message", "role": message.role, "content": [content]}
+    """Write the commonest message: one text.
+
+    That of the assistant is a string: vLLM refuses its parts without the message's id and status, which only Responses
+    clients have (MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#138; vercel/ai#20995, read 2026-12-01).
+    """
+    content: JSON = message.plain_text
+    if message.role != "assistant":
+        content = [{"type": "input_text", "text": content}]
+    return {"type": "message", "role": message.role, "content": content}
 
 
 def _uri(part: Media) -> str:
@@ -319,7 +323,7 @@ def _last_markable_part(items: list[JSON]) -> JSONObject | None:
     for item in reversed(items):
         if item.get("type") in CALL_OUTPUT_ITEMS:
             return _last_output_part(item)
-        if item.get("type") == "message" and item["content"][-1]["type"] in MARKABLE_PARTS:
+        if item.get("type") == "message" and item["role"] != "assistant":
             last: JSONObject = item["content"][-1]
             return last
     return None

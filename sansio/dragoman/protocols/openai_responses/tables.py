@@ -96,8 +96,6 @@ CACHE_WRITE_COUNTERS: dict[str, dict[str, str]] = {
         "ephemeral_1h_input_tokens": "ttl_12h_tokens",
     }
 }
-# Content parts that can have a mark.
-MARKABLE_PARTS = frozenset(("input_text", "input_image", "input_file"))
 
 # Items that belong to the user's turn. All others are the assistant's, except for results.
 USER_ITEMS = frozenset(("mcp_approval_response", "compaction_trigger"))
