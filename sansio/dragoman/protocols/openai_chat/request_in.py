@@ -408,7 +408,9 @@ def _file_part(part: JSONObject, path: str, cache: CacheMark | None) -> Part:
     by_name = "application/pdf" if str(filename).lower().endswith(".pdf") else None
     source: Literal["base64", "url", "file_id"]
     sent = CHECKS.optional(file, "file_data", at, STRING)
-    source, data, media_type = _split_url(sent or CHECKS.required(file, "file_id", at, STRING))
+    source, data, media_type = _split_url(
+        CHECKS.required(file, "file_id", at, STRING) if sent is None else sent
+    )
     if "://" not in data[:16]:  # such as https:// or gs://, which clients have put in the place of an id, too
         source = "base64" if sent is not None else "file_id"
     media_type = media_type or CHECKS.optional(file, "format", at, STRING) or by_name

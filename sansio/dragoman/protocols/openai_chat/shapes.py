@@ -167,7 +167,7 @@ FORMAT_SHAPE = members("name description schema strict")
 
 DEFINED_MEMBERS = {
     **defined_members(REQUEST_SHAPE, ASSISTANT_SHAPE, CALL_SHAPE, *PART_SHAPES.values()),
-    **dict.fromkeys(("tool_choice", "function_call"), READ_IN_PART),
+    **dict.fromkeys(("tool_choice", "function_call", "max_tokens"), READ_IN_PART),
     "type": "a value that only some servers know",  # of a response format
 }
 
