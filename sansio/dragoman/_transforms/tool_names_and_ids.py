@@ -28,14 +28,14 @@ def fit_name(name: str, namespace: str | None, limits: ToolLimits) -> str:
     """Return the name to send: unchanged if it is allowed, else cleaned, with a hash if that loses something."""
     full = name if namespace is None or limits.namespaces else f"{namespace}__{name}"
     begins_well = not limits.letter_first or _NO_LETTER.match(full) is None
-    if begins_well and len(full) <= limits.max_name and _FORBIDDEN.search(full) is None:
+    if begins_well and 0 < len(full) <= limits.max_name and _FORBIDDEN.search(full) is None:
         return full
     return hashed_name(full, full, limits)
 
 
 def fits_names(names: Collection[str], limits: ToolLimits) -> bool:
     """True if `fit_name` changes none of some names (one or more) without a namespace."""
-    if max(map(len, names)) > limits.max_name or _FORBIDDEN.search("".join(names)) is not None:
+    if "" in names or max(map(len, names)) > limits.max_name or _FORBIDDEN.search("".join(names)) is not None:
         return False
     return not (limits.letter_first and any(map(_NO_LETTER.match, names)))
 
@@ -53,7 +53,7 @@ def fit_call_id(call_id: str, limits: ToolLimits, form: str = "any") -> str:
     if form == "alnum9":
         return call_id if _ALNUM9.fullmatch(call_id) else _to_alnum9(call_id)
     limit = limits.max_call_id or _LONG_ID
-    if len(call_id) <= limit and not (limits.call_id_chars and _FORBIDDEN.search(call_id)):
+    if 0 < len(call_id) <= limit and not (limits.call_id_chars and _FORBIDDEN.search(call_id)):
         return call_id
     clean = _FORBIDDEN.sub("_", call_id) if limits.call_id_chars else call_id
     return _shorten(clean, call_id, limit)
@@ -65,7 +65,7 @@ def fits_call_ids(ids: Collection[str], limits: ToolLimits, form: str) -> bool:
         return True
     if form == "alnum9":
         return all(map(_ALNUM9.fullmatch, ids))
-    if max(map(len, ids)) > (limits.max_call_id or _LONG_ID):
+    if "" in ids or max(map(len, ids)) > (limits.max_call_id or _LONG_ID):
         return False
     return not (limits.call_id_chars and _FORBIDDEN.search("".join(ids)))
 
