@@ -48,6 +48,10 @@ class Capabilities(msgspec.Struct, frozen=True):
     structured_output: Annotated[
         Literal["schema", "object", "none"], "accepted structured output; the rest is requested in other ways"
     ] = "schema"
+    format_with_tools: Annotated[
+        Literal["yes", "not_forced", "no"],
+        "accepts structured output together with tools; not_forced: unless a call is required",
+    ] = "yes"
     schema_references: Annotated[
         bool, "accepts $ref in schemas; else definitions are sent in the place of references"
     ] = True

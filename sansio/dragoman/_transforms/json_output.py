@@ -1,4 +1,4 @@
-"""Structured output for upstreams that cannot enforce a schema.
+"""Structured output for upstreams that cannot enforce a schema, or not together with tools.
 
 One pass requests the format in another way, one stage makes the response look as if the upstream supported it. A tool
 that the model must call is strictest, but only possible if the client has no tools itself, forbids none and
@@ -29,6 +29,9 @@ _ANY_OBJECT: JSONObject = {"type": "object"}
 def fit_format(request: Request, context: PassContext) -> Request:
     """Return the request with a response format that the upstream supports."""
     form, supported = request.response_format, context.capabilities.structured_output
+    reason = "the upstream does not support schemas"
+    if form is not None and _is_refused_with_tools(request, context.capabilities):
+        supported, reason = "none", "the upstream does not support it together with these tools"
     if form is None or supported == "schema" or (form.schema is None and supported == "object"):
         return request
     ledger, path = context.ledger, form.path
@@ -49,11 +52,18 @@ def fit_format(request: Request, context: PassContext) -> Request:
         )
         choice = ToolChoice("named", JSON_TOOL, path=path)
         return msgspec.structs.replace(request, tools=(tool,), tool_choice=choice, response_format=None)
-    ledger.altered(path, "requested by an instruction: the upstream does not support schemas")
+    ledger.altered(path, f"requested by an instruction: {reason}")
     instruction = Message("system", (Text(_instruction(form), path=path),), path)
     json_mode = ResponseFormat(path=form.path) if supported == "object" else None
     messages = _after_first_system(request.messages, instruction)
     return msgspec.structs.replace(request, messages=messages, response_format=json_mode)
+
+
+def _is_refused_with_tools(request: Request, capabilities: Capabilities) -> bool:
+    choice = request.tool_choice
+    accepted = capabilities.format_with_tools
+    forced = choice is not None and choice.requires_call
+    return bool(request.tools) and (accepted == "no" or (forced and accepted == "not_forced"))
 
 
 def _can_be_tool_input(request: Request, form: ResponseFormat, capabilities: Capabilities) -> bool:

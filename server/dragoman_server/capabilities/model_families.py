@@ -149,6 +149,13 @@ _KIMI = {
 }
 _SWITCH = {"reasoning_setting": "thinking", "efforts": None}  # on or off, without efforts
 
+# "Function calling with a response mime type: 'application/json' is unsupported"; since Gemini 3 it is only "Forced
+# function calling (ANY mode)".
+_FORMATS = (
+    ("gemini-*", {"format_with_tools": "not_forced"}),
+    ("gemini-[12]-*", {"format_with_tools": "no"}),
+)
+
 _FROM_MINIMAL = ("minimal", "low", "medium", "high")
 
 MODEL_FAMILIES = (
@@ -325,6 +332,8 @@ MODEL_FAMILIES = (
         ("gemini-[12]-*", {"prefill": None, "mixed_tools": False}),
         protocol=GEMINI,
     ),
+    *_rows("python-genai#867; vercel/ai#16540", *_FORMATS, date="2026-12-01", protocol=GEMINI),
+    *_rows("ai-manus#101", *_FORMATS, date="2026-12-01", providers=("gemini",), protocol=CHAT),
     *_rows(
         "ai.google.dev/gemini-api/docs/thinking; ai.google.dev/gemini-api/docs/deprecations",
         # The lowest level is not accepted by all models from 3 on, and none can be told not to think.

@@ -116,9 +116,11 @@ PROVIDERS = (
         "groq",
         "https://api.groq.com/openai/v1",
         "openai/gpt-oss-120b",
-        "console.groq.com/docs/openai; opencode 1.18.33",
+        "console.groq.com/docs/openai; opencode 1.18.33; vercel/ai#16540",
         # reasoning_content and unknown members are refused.
         relay="rewrite",
+        # "json mode cannot be combined with tool/function calling"
+        format_with_tools="no",
         # Other names are refused: "property 'reasoning_content' is unsupported". Most models refuse an effort
         # and a schema, see the model families. For members in `refuses`, "a 400 error will be returned".
         reasoning_field="reasoning",

@@ -143,7 +143,7 @@ class HTTPStream:
                 sending = self._writer.send_data(self._stream_id, body, is_last=is_last)
                 if len(body) < LARGE_BYTES:
                     await sending
-                elif not await self._transport.worker.unsent.send(len(body), sending):
+                elif not await self._connection.worker.unsent.send(len(body), sending):
                     await self._writer.close_stream(self._stream_id)
                     return
             if is_last:
