@@ -60,6 +60,7 @@ class ResponsesReader:
         self._start_tier: str | None = None  # service tier of the first event
         self._started = False
         self._ended = False
+        self._unexplained: JSONObject | None = None  # the response that failed without an error
         self._has_calls = False  # True once the model has called a function or custom tool
 
     def read(self, frame: Frame) -> Sequence[Event]:
@@ -91,12 +92,15 @@ class ResponsesReader:
 
     def eof(self) -> Sequence[Event]:
         """Raises RemoteProtocolError (502) unless the terminal event has come."""
+        out: list[Event] = []
+        if self._unexplained is not None and not self._ended:
+            self._finish(self._unexplained, "failed", out)
         if not self._ended:
             raise RemoteProtocolError(
                 "the upstream's stream ended without response.completed, response.incomplete or response.failed",
                 status=502,
             )
-        return ()
+        return out
 
     def template_for(self, delta: Delta) -> DeltaTemplate | None:
         """Return how later deltas of the open part differ: in text, sequence number and padding."""
@@ -149,7 +153,12 @@ class ResponsesReader:
         self._start(response, out)
 
     def on_terminal(self, event: JSONObject, out: list[Event]) -> None:
-        self._finish(_required_object(event, "response"), event["type"].removeprefix("response."), out)
+        response, status = _required_object(event, "response"), event["type"].removeprefix("response.")
+        if status == "failed" and not _has_error(response):
+            # Azure sends the error behind it (maximhq/bifrost#6419, read 2026-12-01).
+            self._unexplained = response
+        else:
+            self._finish(response, status, out)
 
     def _finish(self, response: JSONObject, event_status: str, out: list[Event]) -> None:
         status = text_or_none(response.get("status")) or ""
