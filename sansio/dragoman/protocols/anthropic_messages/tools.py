@@ -258,7 +258,7 @@ class _ToolWriter(msgspec.Struct):
             # Strict tools have the limits of structured output.
             schema = fit_schema(schema, lambda place, detail: self.ledger.altered(tool.path, detail))
         block: JSONObject = {"name": tool.name}
-        if tool.description is not None:
+        if tool.description:
             block["description"] = tool.description
         block["input_schema"] = schema
         if tool.strict is not None:

@@ -161,7 +161,7 @@ def write_tools(request: Request, capabilities: Capabilities, out: JSONObject, l
 def _write_function(tool: FunctionTool, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
     body: JSONObject = {"name": tool.name}
     description = tool.described(ledger)
-    if description is not None:
+    if description:
         body["description"] = description
     if tool.deferred:
         ledger.altered(

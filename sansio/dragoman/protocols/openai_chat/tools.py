@@ -194,7 +194,7 @@ def _write_tool(tool: FunctionTool | CustomTool, ledger: Ledger) -> JSONObject:
     kind = "custom" if type(tool) is CustomTool else "function"
     inner: JSONObject = {"name": tool.name}
     body: JSONObject = {"type": kind, kind: inner}
-    if tool.description is not None:
+    if tool.description:
         inner["description"] = tool.description
     if tool.cache is not None:
         body["cache_control"] = write_cache_mark(tool.cache, "cache_control")

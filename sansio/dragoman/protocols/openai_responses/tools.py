@@ -310,7 +310,7 @@ def sum_max_uses(tools: Sequence[Tool], capabilities: Capabilities, ledger: Ledg
 
 def _write_function(tool: FunctionTool, native: bool, ledger: Ledger) -> JSONObject:
     out: JSONObject = {"type": "function", "name": tool.name}
-    if tool.description is not None:
+    if tool.description:
         out["description"] = tool.description
     if tool.parameters is not None:
         out["parameters"] = tool.parameters
@@ -335,7 +335,7 @@ def _write_function(tool: FunctionTool, native: bool, ledger: Ledger) -> JSONObj
 
 def _write_custom(tool: CustomTool) -> JSONObject:
     out: JSONObject = {"type": "custom", "name": tool.name}
-    if tool.description is not None:
+    if tool.description:
         out["description"] = tool.description
     if tool.grammar is not None:
         out["format"] = _write_grammar(tool.grammar)
