@@ -312,6 +312,7 @@ class BackgroundResponses(BackgroundTaskGroup):
     def __init__(self, responses: StoredResponseService) -> None:
         self._responses = responses
         self._made: dict[ResponseKey, BackgroundResponse] = {}
+        responses.made_here = self._made
         self.followers = EventFollowers(responses)
         self._changes = Changes()
 

@@ -5,7 +5,7 @@ unchanged to an upstream that speaks Responses, because that upstream may have i
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -80,6 +80,7 @@ class StoredResponseService:
     Attributes:
         store: None if nothing is stored.
         event_writer: See ProtocolSpec.stored_responses.
+        made_here: The responses that this process is making. It lives, even if its clock has jumped past their leases.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class StoredResponseService:
     ) -> None:
         self.store = store
         self.event_writer = event_writer
+        self.made_here: Container[ResponseKey] = ()
 
     def applies_to(self, request_head: RequestHead) -> bool:
         """True if a request has to be expanded. Raises RemoteProtocolError."""
@@ -231,11 +233,14 @@ class StoredResponseService:
         if not conversation.is_id(id):
             return None
         found = await self._call(lambda store: store.get(owner, id, now))
-        if found is None or not found.lease or found.lease >= now:
+        if found is None or not self._is_abandoned(found.key, found.lease, now):
             return found
         body = conversation.failed_body(decode(found.body), "server_error", _OWNER_IS_GONE)
         await self.end(found, body, now, lease=found.lease)
         return await self._call(lambda store: store.get(owner, id, now))
+
+    def _is_abandoned(self, key: ResponseKey, lease: float, now: int) -> bool:
+        return 0 < lease < now and key not in self.made_here
 
     async def end(
         self, found: StoredResponse, body: JSONObject, now: int, *, lease: float | None = None
@@ -274,7 +279,7 @@ class StoredResponseService:
     async def read_events(self, key: ResponseKey, after: int, now: int) -> EventPage | None:
         """Return events behind a number, see ResponseStore. Raises RequestRefused (503) as get()."""
         page = await self._call(lambda store: store.read_events(key, after, now))
-        if page is None or not page.log.lease or page.log.lease >= now:
+        if page is None or not self._is_abandoned(key, page.log.lease, now):
             return page
         owner, id = key
         await self.get(id, now, owner)  # which makes it a failed one
