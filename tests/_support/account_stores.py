@@ -72,12 +72,16 @@ def kind_of(name: str, folder: Path, server: ValkeyServer | None) -> Iterator[Ki
 
 ACCOUNTS = ("up/a", "up/b", "up/c", "other/語")
 CANDIDATES = (
-    Candidate("up/a", requests=Rate("up/a:requests", 3, 60.0), tokens=Rate("up/a:tokens", 1000, 60.0)),
+    Candidate(
+        "up/a",
+        requests=Rate("up/a:requests", 3, 60.0),
+        tokens=Rate("up/a:tokens", 1000, 60.0, has_debts=True),
+    ),
     Candidate("up/b", requests=Rate("up/b:requests", 7, 10.0), max_concurrent_requests=2),
-    Candidate("up/c", tokens=Rate("up/c:tokens", 333, 7.0), max_concurrent_requests=1),
+    Candidate("up/c", tokens=Rate("up/c:tokens", 333, 7.0, has_debts=True), max_concurrent_requests=1),
     Candidate("other/語", requests=Rate("all", 20, 60.0)),
 )
-_RATES = (Rate("key:requests", 5, 60.0), Rate("key:tokens", 70, 13.0), Rate("all", 20, 60.0))
+_RATES = (Rate("key:requests", 5, 60.0), Rate("key:tokens", 70, 13.0, has_debts=True), Rate("all", 20, 60.0))
 # More than one reason to pass each of the times that matter: pauses, leases, conversations.
 _STEPS = (0.001, 0.1, 1.0, 3.0, 10.0, 61.0, 500.0, 2000.0)
 _WEIGHTS = (30, 30, 20, 10, 10, 5, 2, 1)
@@ -217,7 +221,7 @@ async def total(store: AccountStore, counter: str, now: float) -> float:
 
 # Operations as lines of text.
 
-TOKENS = Rate("up/a:tokens", 1000, 60.0)
+TOKENS = Rate("up/a:tokens", 1000, 60.0, has_debts=True)
 CANDIDATES_OF = {
     "a": Candidate("up/a"),
     "b": Candidate("up/b"),
@@ -228,7 +232,11 @@ CANDIDATES_OF = {
     "slow": Candidate("up/b", requests=Rate("up/b:requests", 1, 300.0)),
     "tokens": Candidate("up/a", tokens=TOKENS),
 }
-RATES = {"requests": Rate("key:requests", 2, 60.0), "words": Rate("key:tokens", 100, 60.0), "tokens": TOKENS}
+RATES = {
+    "requests": Rate("key:requests", 2, 60.0),
+    "words": Rate("key:tokens", 100, 60.0, has_debts=True),
+    "tokens": TOKENS,
+}
 
 
 def operation(word: str, rest: list[str]) -> Operation[Any]:

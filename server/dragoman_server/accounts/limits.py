@@ -398,7 +398,7 @@ def _rates(key: ClientKey) -> list[tuple[LimitHolder, Limit, Rate]]:
         for limit, amount in per_minute:
             if amount is not None:
                 name = f"{_counter_prefix(holder) or 'client:'}{holder.name}:{limit.value}"
-                found.append((holder, limit, Rate(name, float(amount), _MINUTE_S)))
+                found.append((holder, limit, Rate(name, float(amount), _MINUTE_S, limit is Limit.TOKENS)))
     return found
 
 

@@ -446,7 +446,7 @@ def _pooled(
         candidate=Candidate(
             id,
             None if requests is None else Rate(f"{id} requests", requests, _MINUTE),
-            None if tokens is None else Rate(f"{id} tokens", tokens, _MINUTE),
+            None if tokens is None else Rate(f"{id} tokens", tokens, _MINUTE, has_debts=True),
             account.max_concurrent_requests,
         ),
         proxy=proxy_id(account, upstream),

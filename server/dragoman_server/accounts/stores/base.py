@@ -34,11 +34,13 @@ class Rate(msgspec.Struct, frozen=True):
         key: The name of the counter, which all gateways that share the store use.
         limit: The amount per period, and the largest burst.
         period_s: The period in seconds.
+        has_debts: An amount counts when it is known, if it fits or not.
     """
 
     key: str
     limit: float
     period_s: float
+    has_debts: bool = False
 
 
 # A counter's name, and when it may be deleted, None for never.

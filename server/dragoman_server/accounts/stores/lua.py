@@ -27,14 +27,18 @@ local function number(found) return tonumber(found or '0') end
 local function keep(key, seconds)
   redis.call('PEXPIRE', key, text(math.min(math.ceil((seconds + {_MARGIN_S}) * 1000), 1e15)))
 end
-local function filled(key) return math.max(number(redis.call('GET', key)), now) end
+local function filled(key, rate)
+  local at = number(redis.call('GET', key))
+  if not rate.has_debts and at > now + 2 * rate.period_s then return now end
+  return math.max(at, now)
+end
 local function rate_available_at(key, rate, amount)
-  local at = filled(key) + math.min(amount, rate.limit) * rate.period_s / rate.limit - rate.period_s
+  local at = filled(key, rate) + math.min(amount, rate.limit) * rate.period_s / rate.limit - rate.period_s
   if at <= now + {TOLERANCE_S!r} then return 0 end
   return at
 end
 local function count(key, rate, amount)
-  local after = filled(key) + amount * rate.period_s / rate.limit
+  local after = filled(key, rate) + amount * rate.period_s / rate.limit
   redis.call('SET', key, text(after))
   keep(key, after - now)
 end

@@ -409,15 +409,23 @@ class WriteKeyTable(Operation[bool], frozen=True):
         return bool(found)
 
 
+def _filled(tables: Tables, rate: Rate, now: float) -> float:
+    """Return when a rate will have filled again, now at the earliest."""
+    filled = tables.filled(rate.key)
+    # Without debts it is a period ahead at most: the clock was set back. (Clocks of gateways differ by less.)
+    was_set_back = not rate.has_debts and filled > now + 2 * rate.period_s
+    return now if was_set_back else max(filled, now)
+
+
 def _rate_available_at(tables: Tables, rate: Rate, amount: float, now: float) -> float:
     """Return 0 if the amount fits now, otherwise the time at which it does. A full rate fits any amount."""
-    filled = max(tables.filled(rate.key), now)
+    filled = _filled(tables, rate, now)
     at = filled + min(amount, rate.limit) * rate.period_s / rate.limit - rate.period_s
     return 0.0 if at <= now + TOLERANCE_S else at
 
 
 def _count(tables: Tables, rate: Rate, amount: float, now: float) -> None:
-    filled = max(tables.filled(rate.key), now)
+    filled = _filled(tables, rate, now)
     tables.put_filled(rate.key, filled + amount * rate.period_s / rate.limit)
 
 
