@@ -201,7 +201,7 @@ class SQLiteAccountStore(BackgroundTaskGroup, Tables):
         self._execute(_DELETE_OLDEST_CONVERSATIONS, self._max_conversations)
 
     def key_tables(self, name: str | None = None) -> dict[str, str]:
-        return dict(self._execute("SELECT * FROM client_keys WHERE ?1 IS NULL OR name = ?1", name))
+        return dict(self._execute("SELECT * FROM client_keys WHERE name = coalesce(?, name)", name))
 
     def put_key_table(self, name: str, table: str) -> None:
         self._execute("DELETE FROM client_keys WHERE name = ?", name)

@@ -141,7 +141,7 @@ DELETE FROM responses WHERE key = (
 """
 _DROP_OLDEST_EVENTS = """
 DELETE FROM events WHERE key = (
-    SELECT key FROM events WHERE response = ?1 AND first < (SELECT max(first) FROM events WHERE response = ?1)
+    SELECT key FROM events WHERE response = ? AND first < (SELECT max(first) FROM events WHERE response = ?)
     ORDER BY first LIMIT 1
 )
 """
@@ -150,8 +150,8 @@ SELECT key, lease, ended, next, logs.bytes FROM responses JOIN logs ON logs.resp
 """
 # From the batch that has a number on.
 _EVENTS = """
-SELECT first, count, data FROM events WHERE response = ?1 AND first >= (
-    SELECT coalesce(max(first), 0) FROM events WHERE response = ?1 AND first <= ?2
+SELECT first, count, data FROM events WHERE response = ? AND first >= (
+    SELECT coalesce(max(first), 0) FROM events WHERE response = ? AND first <= ?
 ) ORDER BY first
 """
 _ITEMS = """
@@ -281,7 +281,7 @@ class SQLiteResponseStore:
         while dropped and connection.execute(_TOTAL).fetchone()[0] > self._limits.max_bytes:
             dropped = (
                 connection.execute(_DROP_OLDEST, (key, now)).rowcount
-                or connection.execute(_DROP_OLDEST_EVENTS, (key,)).rowcount
+                or connection.execute(_DROP_OLDEST_EVENTS, (key, key)).rowcount
             )
 
     def _insert(self, response: StoredResponse) -> None:
@@ -374,7 +374,7 @@ class SQLiteResponseStore:
             (key, events.first, events.count, events.data),
         )
         size += events.size
-        while size > MAX_LOG_BYTES and connection.execute(_DROP_OLDEST_EVENTS, (key,)).rowcount:
+        while size > MAX_LOG_BYTES and connection.execute(_DROP_OLDEST_EVENTS, (key, key)).rowcount:
             size = connection.execute("SELECT bytes FROM logs WHERE response = ?", (key,)).fetchone()[0]
         return True
 
@@ -420,5 +420,5 @@ class SQLiteResponseStore:
             first = connection.execute(
                 "SELECT coalesce(min(first), ?) FROM events WHERE response = ?", (next_number, response)
             ).fetchone()[0]
-            rows = connection.execute(_EVENTS, (response, after + 1))
+            rows = connection.execute(_EVENTS, (response, response, after + 1))
             return page_of(LogState(lease, first, next_number), after, (ResponseEvents(*row) for row in rows))
