@@ -38,7 +38,7 @@ COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(RELEASE)/bin/uv pip compile --
 	--generate-hashes --annotation-style line
 VERSIONS ?= 3.11 3.12 3.13 3.14
 
-.PHONY: run help test quick suite test-api test-recordings test-clients test-websocket test-browser pictures test-versions lock audit dist check-format lint types imports tests coverage coverage-server golden fuzz soak soak-day leaving memory memory-websockets mutants bench bench-workers bench-plot growth lines map docs docs-site fix clean
+.PHONY: run help test quick suite test-api test-recordings test-clients test-websocket test-browser pictures test-versions lock audit dist check-format lint types imports tests coverage coverage-server golden fuzz soak soak-day memory memory-websockets mutants bench bench-workers bench-plot growth lines map docs docs-site fix clean
 
 # -- set-up -----------------------------------------------------------------------------------------------
 
@@ -218,10 +218,6 @@ soak: $(VENV)/.dev ## a mixed load with errors, for MINUTES=10
 # A day of requests in virtual time, with budgets, cool-downs and replaced keys, and what it leaves.
 soak-day: $(VENV)/.dev ## a day of requests in virtual time, and what it leaves
 	$(BIN)/python tests/bench/day.py $(ARGS)
-
-# How long an upstream is kept when its client leaves, in each phase of a request; for a machine that does nothing else.
-leaving: $(VENV)/.dev ## how long an upstream is kept when its client leaves
-	$(BIN)/python tests/bench/leaving.py $(ARGS)
 
 # What open streams and large responses cost in memory. 5,000 streams need 10,100 descriptors (ulimit -n).
 memory: $(VENV)/.dev ## what open streams and large responses cost

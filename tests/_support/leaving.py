@@ -11,7 +11,7 @@ import json
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -183,31 +183,23 @@ class World:
         way: "fin" and "rst" end a connection of HTTP/1.1; "close" and "goaway" one of HTTP/2, of which "reset" ends
             one stream.
         """
-        return self.leave(phase, [way], path)[0]
-
-    def leave(self, phase: str, ways: Sequence[str], path: str = CHAT_PATH) -> list[float]:
-        """Be clients that get to this phase together, and leave one after the other. See leaves()."""
-        gateway = self.plain if ways[0] in ("fin", "rst") else self.tls
+        gateway = self.plain if way in ("fin", "rst") else self.tls
         if phase == "waiting for an account":
             self._start_cooldown(gateway)
         lines = len(gateway.output)
         with contextlib.ExitStack() as to_close:
-            connected = [to_close.enter_context(gateway.connect()) for _ in ways]
-            ports = [each.getsockname()[1] for each in connected]
-            clients = [
-                self._comes(phase, way, path, each, to_close)
-                for way, each in zip(ways, connected, strict=True)
-            ]
-            taken = []
-            for leave, gone in self._reached(phase, clients, gateway, lines, ports):
-                watch = Stopwatch(gateway)
-                leave()
-                taken.append(watch.seconds(gone()))
+            connected = to_close.enter_context(gateway.connect())
+            port = connected.getsockname()[1]
+            text, leave = self._comes(phase, way, path, connected, to_close)
+            gone = self._reached(phase, text, gateway, lines, port)
+            watch = Stopwatch(gateway)
+            leave()
+            seconds = watch.seconds(gone())
             if phase == "connecting":
-                assert not self._connecting()  # to look at all sockets takes its time
-        # Else they could be taken for those of the next ones.
-        _logged(gateway, lines, len(ways))
-        return taken
+                assert not self._connecting()
+        # Else it could be taken for that of the next one.
+        _logged(gateway, lines)
+        return seconds
 
     def _comes(
         self, phase: str, way: str, path: str, client: socket.socket, to_close: contextlib.ExitStack
@@ -272,43 +264,31 @@ class World:
         }[way]
 
     def _reached(
-        self,
-        phase: str,
-        clients: list[tuple[bytes, Callable[[], None]]],
-        gateway: EdgeGateway,
-        lines: int,
-        ports: list[int],
-    ) -> Iterator[tuple[Callable[[], None], Callable[[], float]]]:
-        """Wait until all have got there. Of each: what makes it leave, and what then tells when nothing is kept."""
+        self, phase: str, text: bytes, gateway: EdgeGateway, lines: int, port: int
+    ) -> Callable[[], float]:
+        """Wait until the client has got there. What tells, when it has left, since when nothing is kept."""
         if phase in ("connecting", "sending the body", "waiting for an account"):
             if phase == "connecting":
-                wait_until(lambda: self._connecting() == len(clients), TIMEOUT_S)
+                wait_until(lambda: self._connecting() == 1, TIMEOUT_S)
             else:
                 # Nobody but the gateway sees it there. What leaves before it was read has never been a request.
-                wait_until(lambda: all(_is_read(port) for port in ports), TIMEOUT_S)
+                wait_until(lambda: _is_read(port), TIMEOUT_S)
                 time.sleep(0.05)
-            for number, (_, leave) in enumerate(clients, 1):
-                yield leave, partial(_logged, gateway, lines, number)
-            return
+            return partial(_logged, gateway, lines)
         if phase == "in the TLS handshake":
-            wait_until(lambda: len(self._shaking_hands()) == len(clients), TIMEOUT_S)
-            waiting = self._shaking_hands()
-            for left, (_, leave) in zip(reversed(range(len(clients))), clients, strict=True):
-                yield leave, partial(_closed, waiting, left)
-            return
+            wait_until(lambda: len(self._shaking_hands()) == 1, TIMEOUT_S)
+            return partial(_closed, self._shaking_hands())
         # Of a hedged request both attempts wait; of one with a fallback the second one does.
         attempts = 2 if phase == "in a hedged attempt" else 1
-        those_of: list[list[Conversation]] = []
+        found: list[Conversation] = []
 
-        def are_there() -> bool:
-            last = self.upstream.conversations[-100:]
-            those_of[:] = [[each for each in last if _waits(each, text)] for text, _ in clients]
-            return all(len(each) >= attempts for each in those_of)
+        def is_there() -> bool:
+            found[:] = [each for each in self.upstream.conversations[-100:] if _waits(each, text)]
+            return len(found) >= attempts
 
-        wait_until(are_there, TIMEOUT_S)
+        wait_until(is_there, TIMEOUT_S)
         time.sleep(0.1 if phase == "not reading" else 0.02)  # what the upstream sends at once has come
-        for (_, leave), conversations in zip(clients, those_of, strict=True):
-            yield leave, partial(_closed, conversations, 0)
+        return partial(_closed, found)
 
     def _shaking_hands(self) -> list[Conversation]:
         return [
@@ -348,14 +328,12 @@ def _waits(conversation: Conversation, text: bytes) -> bool:
     return text in last and b'"first"' not in last
 
 
-def _logged(gateway: EdgeGateway, start: int, count: int) -> float:
-    """When the log said of so many that they have left."""
-    return wait_until(
-        lambda: sum('"client_left"' in line for line in gateway.output[start:]) >= count, TIMEOUT_S
-    )
+def _logged(gateway: EdgeGateway, start: int) -> float:
+    """When the log said that the client has left."""
+    return wait_until(lambda: any('"client_left"' in line for line in gateway.output[start:]), TIMEOUT_S)
 
 
-def _closed(conversations: list[Conversation], left: int) -> float:
-    """When all but so many of them were closed."""
-    wait_until(lambda: sum(each.closed_at is None for each in conversations) <= left, TIMEOUT_S)
+def _closed(conversations: list[Conversation]) -> float:
+    """When all of them were closed."""
+    wait_until(lambda: all(each.closed_at is not None for each in conversations), TIMEOUT_S)
     return max(each.closed_at for each in conversations if each.closed_at is not None)

@@ -1,7 +1,7 @@
 """One simulator and one gateway for each backend serve all tests of this folder.
 
 A test runs over every pair of protocols (`pair`) on one backend with the sync clients. On the other backends, and with
-the async clients, runs what is about leaving and waiting: see each_backend of sdk_clients/processes.py.
+the async clients, runs what is about waiting: see each_backend of sdk_clients/processes.py.
 """
 
 from collections.abc import Callable, Iterator
