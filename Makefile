@@ -139,7 +139,7 @@ test-recordings: $(VENV)/.dev ## tests against recorded responses of providers
 
 # Real coding agents and SDKs of Gemini, in front of the simulator; SDKs of OpenAI, Anthropic, Cohere, Voyage and Google at the
 # endpoints that are relayed. A skipped one says how to install it.
-test-clients: $(VENV)/.dev ## real coding agents in front of the simulator, and SDKs of other languages
+test-clients: $(VENV)/.dev ## real coding agents in front of the simulator, and SDKs
 	$(BIN)/pytest -q -rs tests/coding_agents tests/clients/test_relayed_calls.py $(ARGS)
 
 # The server alone, with an application that sends back what it receives. It is skipped without wstest.
