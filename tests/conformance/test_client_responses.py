@@ -1,7 +1,8 @@
 """Responses to Codex and Claude Code: calls in the form that each of them reads, and its next request.
 
 An upstream of another protocol calls the client's own tools by the names in its request. The client must get the
-calls as its own vendor would have sent them, and its next request must be translated.
+calls as its own vendor would have sent them, and its next request must be translated. What else breaks clients, such as
+the form of frames or a cut response that looks complete, the laws of test_laws.py exclude for every client.
 """
 
 import json
@@ -12,7 +13,8 @@ from agents.requests import CLAUDE_CODE, CODEX, CODEX_COMPACTION, TARGETS
 from failures.responses import Call, Reasoning, Text, stream
 from failures.translate import Received, each, translate_request
 from failures.turns import calls_of, outline, results_of
-from oracle import CHAT, MESSAGES, RESPONSES
+from laws.clients import endpoint_of
+from oracle import CHAT, GEMINI, MESSAGES, RESPONSES
 
 from dragoman import Capabilities
 
@@ -149,7 +151,7 @@ def test_claude_code_gets_calls_in_its_own_form(upstream: str) -> None:
     assert (thinking["thinking"], text["text"]) == ("Hmm.", "I look.")
     assert unwrapped(thinking["signature"]) is not None
     assert (search["input"], agents["input"]) == ({"query": "a"}, {})
-    assert received.finish == "tool_use"
+    assert received.of("message_delta")[0]["delta"]["stop_reason"] == "tool_use"
 
 
 @others_of_claude
@@ -196,3 +198,18 @@ def test_the_next_request_of_claude_code_is_translated(upstream: str) -> None:
         (image,) = requested.body["input"][-1]["output"]
         assert (image["type"], image["image_url"]) == ("input_image", url)
     assert not {path for path in requested.losses if path.startswith("/messages/1")}
+
+
+# --- heartbeats --------------------------------------------------------------------------------------------------
+
+
+@each("protocol")
+def test_heartbeats_have_a_form_that_clients_accept(protocol: str) -> None:
+    """All agents drop a stream that is silent for 300 s. Comments are ignored, but not by Gemini's SDKs, which take an
+    empty chunk; Messages has a ping.
+    """
+    beat = endpoint_of(protocol).heartbeat
+    assert beat.endswith(b"\r\n\r\n" if protocol == GEMINI else b"\n\n")
+    assert beat.startswith({MESSAGES: b"event: ping\n", GEMINI: b"data: {}"}.get(protocol, b":"))
+    assert protocol != MESSAGES or Received(protocol, beat, None).events == [{"type": "ping"}]
+    assert protocol != RESPONSES or Received(protocol, beat, None).events == []
