@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from laws.clients import endpoint_of, spec_of
-from oracle import CHAT, GEMINI, MESSAGES, RESPONSES, SIMPLE
+from oracle import CHAT, GEMINI, MESSAGES, RESPONSES
 
 from dragoman import UPSTREAMS, Relay, RequestTranslator, ResponseTranslator, translate_error
 from dragoman.codec import ResponseContext
@@ -90,7 +90,9 @@ def client_request(
     custom_tools: frozenset[str] = frozenset(),
 ) -> dict[str, Any]:
     """A plain request in the client's protocol, with the function tools of the recorded one."""
-    if client in SIMPLE:  # it has no tools, and its endpoint decides whether it streams
+    if (
+        client not in UPSTREAMS
+    ):  # the simple API: it has no tools, and its endpoint decides whether it streams
         return {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}]}
     if client == GEMINI:  # as the simple API, but with tools
         functions = [_gemini_tool(*tool) for tool in function_tools(upstream, recorded or {})]

@@ -61,7 +61,7 @@ def test_a_response_that_ends_early(pair: Pair, sdk: Sdk, way: Way) -> None:
         response = send(sdk, pair.client, way, body_of(pair.client, pair.model(model), "Tell me all"))
         assert response.meaning.stop is stop
         assert response.meaning.text(Kind.TEXT).startswith("A stood court")
-        assert response.meaning.usages[0].output == output
+        assert response.meaning.usage.output == output
 
 
 HELPERS_ERROR: dict[str, type[Exception]] = {CHAT: openai.LengthFinishReasonError, RESPONSES: RuntimeError}

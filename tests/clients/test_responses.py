@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 import pytest
-from oracle import CHAT, MESSAGES, RESPONSES, Kind, Stop, Usage
+from oracle import CHAT, MESSAGES, RESPONSES, Kind, Stop
 from sdk_clients.processes import PAIRS, Pair
 from sdk_clients.sdk import Body, Sdk, SdkResponse, Way, body_of, each_way, next_turn, send
 
@@ -25,18 +25,13 @@ REASONING_TEXT = re.compile(
 )
 
 
-def usage_of(response: SdkResponse) -> Usage:
-    (usage,) = response.meaning.usages
-    return usage
-
-
 @each_way
 def test_text(pair: Pair, sdk: Sdk, way: Way) -> None:
     response = send(sdk, pair.client, way, body_of(pair.client, pair.model("echo"), TEXT))
     assert response.meaning.text(Kind.TEXT) == TEXT
     assert response.meaning.stop is Stop.END
     word_count = len(TEXT.split())
-    usage = usage_of(response)
+    usage = response.meaning.usage
     assert (usage.input, usage.output) == (word_count, word_count)
     assert not usage.cached
     assert not usage.reasoning
@@ -57,7 +52,7 @@ def test_a_tool_loop_with_two_parallel_calls(pair: Pair, sdk: Sdk, way: Way) -> 
     assert second.meaning.stop is Stop.END
     assert not second.meaning.calls
     # Input before the assistant's turn is cached: the user's three words.
-    usage = usage_of(second)
+    usage = second.meaning.usage
     assert (usage.cached, usage.output) == (3, 7)
     # Three words of the user, two of the arguments of each call, three of the results.
     assert usage.input == 3 + 2 * 2 + 3
@@ -95,7 +90,7 @@ def test_reasoning_is_shown_and_comes_back_unchanged(pair: Pair, sdk: Sdk, way: 
     assert [call.name for call in first.meaning.calls] == ["look"]
     kinds = [block.kind for block in first.meaning.blocks]
     assert kinds.index(Kind.REASONING) < kinds.index(Kind.CALL)
-    assert usage_of(first).reasoning
+    assert first.meaning.usage.reasoning
     # The model returns 400 unless its reasoning comes back unchanged.
     second = send(sdk, pair.client, way, next_turn(pair.client, body, first, ["found"]))
     assert second.meaning.text(Kind.TEXT) == "look returned: found"

@@ -11,7 +11,7 @@ import pytest
 from laws.clients import spec_of
 from laws.events import EVENTS, scripted
 from laws.pairs import LAWS, Law, Source, requested, translated_response
-from oracle import CHAT, CLIENTS, GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES
+from oracle import CHAT, GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from oracle import samples as s
 
 from dragoman import UPSTREAMS, Outcome, ResponseTranslator
@@ -36,7 +36,7 @@ def sources() -> list[Source]:
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 def test_a_law_holds(law: Law, subtests: pytest.Subtests) -> None:
     for source in sources():
-        for client in CLIENTS:
+        for client in PROTOCOL_NAMES:
             if LAWS[law](source, client):
                 with subtests.test(source=source.name, client=client):
                     law(source, client)
@@ -100,7 +100,7 @@ def test_another_process_writes_the_same_bytes() -> None:
 
 def test_a_truncated_whole_response_is_a_failure() -> None:
     for upstream in PROTOCOL_NAMES:
-        for client in CLIENTS:
+        for client in PROTOCOL_NAMES:
             source = Source("sample", upstream, s.render(upstream, SAMPLES[upstream]()))
             body = translated_response(source, upstream, streams=False)
             machine = ResponseTranslator(

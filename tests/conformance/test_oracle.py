@@ -3,8 +3,6 @@ as far as the vendors' types catch it; tests/sansio/lint has rows about order an
 """
 
 import json
-import re
-from pathlib import Path
 
 import pytest
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, check_models, check_stream, check_whole
@@ -41,14 +39,3 @@ def test_model_lists() -> None:
     assert check_models(MESSAGES, json.dumps(page).encode()) == []
     assert check_models(CHAT, b'{"data": []}') == ["object: absent", "object: must be 'list'"]
     assert check_models(MESSAGES, json.dumps({**page, "data": [MODEL]}).encode()) != []
-
-
-def test_the_oracle_shares_only_the_judge_with_the_product() -> None:
-    folder = Path(s.__file__).parent
-    sources = {path.name: path.read_text() for path in folder.glob("*.py")}
-    assert [
-        name
-        for name, text in sources.items()
-        if re.search(r"(import|from) dragoman(?!\.lint| import lint)", text)
-    ] == []
-    assert len(sources) > 10

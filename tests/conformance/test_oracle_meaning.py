@@ -1,4 +1,4 @@
-"""The oracle's readers and comparisons: what odd upstreams mean, and which losses are reported.
+"""The oracle's comparisons: which losses are reported.
 
 A row of `PAIRS` is what an upstream said, what a client received, and the problem that must be reported, None for none.
 """
@@ -13,117 +13,20 @@ import pytest
 from oracle import (
     CHAT,
     MESSAGES,
-    PROTOCOL_NAMES,
     RESPONSES,
     Block,
     Kind,
     Meaning,
     Stop,
-    Usage,
     check_error,
     compare,
     compare_error,
-    meaning_of_client_stream,
-    meaning_of_upstream,
-    meaning_of_whole,
     read_error,
 )
-from oracle import samples as s
-from oracle.changes import GOOD
 
-CHAT_ERROR = {"error": {"message": "gone", "type": "server_error", "param": None, "code": None}}
-
-
-def _data(*payloads: Any) -> bytes:
-    return b"".join(b"data: " + json.dumps(payload).encode() + b"\n\n" for payload in payloads)
-
-
-def _delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
-    return {"choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
-
-
-def _fragment(**fields: Any) -> dict[str, Any]:
-    return _delta(tool_calls=[fields])
-
+from dragoman.events import Usage
 
 TEXT, REASONING, CALL, REFUSAL = Kind.TEXT, Kind.REASONING, Kind.CALL, Kind.REFUSAL
-ODD_CHAT: list[tuple[str, bytes, list[tuple[Kind, str]], Stop]] = [
-    ("both reasoning names", _data(_delta("stop", reasoning="a", reasoning_content="a")), [(REASONING, "a")], Stop.END),
-    ("reasoning details", _data(_delta("stop", reasoning_details=[{"type": "reasoning.text", "text": "a"}])), [(REASONING, "a")], Stop.END),
-    ("parts", _data(_delta("stop", content=[{"type": "thinking", "thinking": [{"type": "text", "text": "a"}]}, {"type": "text", "text": "b"}])), [(REASONING, "a"), (TEXT, "b")], Stop.END),
-    ("back and forth", _data(_delta(reasoning="a"), _delta(content="b"), _delta(reasoning="c"), _delta("stop")), [(REASONING, "a"), (TEXT, "b"), (REASONING, "c")], Stop.END),
-    ("no tool index", _data(_delta("tool_calls", tool_calls=[{"id": "1", "function": {"name": "f", "arguments": "{}"}}, {"id": "2", "function": {"name": "g", "arguments": "{}"}}])), [(CALL, "{}"), (CALL, "{}")], Stop.TOOL),
-    ("index used again", _data(_fragment(index=0, id="1", function={"name": "f", "arguments": "{}"}), _fragment(index=0, id="2", function={"name": "f", "arguments": "[]"}), _delta("tool_calls")), [(CALL, "{}"), (CALL, "[]")], Stop.TOOL),
-    ("interleaved calls", _data(_fragment(index=0, id="1", function={"arguments": "{"}), _fragment(index=1, id="2", function={"arguments": "["}), _fragment(index=0, function={"arguments": "}"}), _fragment(index=1, function={"arguments": "]"}), _delta("tool_calls")), [(CALL, "{}"), (CALL, "[]")], Stop.TOOL),
-    ("stop with calls", _data(_fragment(index=0, id="1", function={"arguments": "{}"}), _delta("stop")), [(CALL, "{}")], Stop.TOOL),
-    ("empty finish", _data(_delta("", content="a"), _delta("length")), [(TEXT, "a")], Stop.LENGTH),
-    ("odd finish", _data(_delta("eos", content="a")), [(TEXT, "a")], Stop.END),
-    ("no finish but done", _data(_delta(content="a")) + b"data: [DONE]\n\n", [(TEXT, "a")], Stop.END),
-    ("no finish but usage", _data(_delta(content="a"), {"choices": [], "usage": {"prompt_tokens": 1}}), [(TEXT, "a")], Stop.END),
-    ("cut", _data(_delta(content="a")), [(TEXT, "a")], Stop.CUT),
-    ("cut in a line", _data(_delta(content="a")) + b'data: {"choices": [{"delta": {"content": "b', [(TEXT, "a")], Stop.CUT),
-    ("error in a chunk", _data(_delta(content="a"), {**_delta(), "error": {"message": "x"}}), [(TEXT, "a")], Stop.ERROR),
-    ("no blank line at the end", _data(_delta(content="a"), _delta("stop"))[:-2], [(TEXT, "a")], Stop.END),
-    ("refusal", _data(_delta("stop", refusal="no")), [(REFUSAL, "no")], Stop.END),
-    ("crlf and comments", b": hi\r\n\r\n" + _data(_delta("stop", content="a")).replace(b"\n", b"\r\n"), [(TEXT, "a")], Stop.END),
-]  # fmt: skip
-
-
-def test_odd_chat_upstreams(subtests: pytest.Subtests) -> None:
-    for name, stream, blocks, stop in ODD_CHAT:
-        with subtests.test(name=name):
-            meaning = meaning_of_upstream(CHAT, stream)
-            assert [(block.kind, block.text) for block in meaning.blocks] == blocks
-            assert meaning.stop is stop
-
-
-USAGES: list[tuple[str, dict[str, Any], Usage]] = [
-    ("plain", {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}, Usage(5, None, None, 2, None)),
-    ("hit tokens", {"prompt_tokens": 5, "prompt_cache_hit_tokens": 4, "completion_tokens": 2}, Usage(5, 4, None, 2)),
-    ("foreign names", {"prompt_tokens": 5, "cache_read_input_tokens": 3, "cache_creation_input_tokens": 1, "completion_tokens": 2}, Usage(5, 3, 1, 2)),
-    ("reasoning beside output", {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 10, "completion_tokens_details": {"reasoning_tokens": 3}}, Usage(5, None, None, 5, 3)),
-]  # fmt: skip
-
-
-def test_chat_usage(subtests: pytest.Subtests) -> None:
-    for name, usage, expected in USAGES:
-        with subtests.test(name=name):
-            stream = _data({**_delta("stop"), "usage": usage})
-            assert meaning_of_upstream(CHAT, stream).usages == [expected]
-
-
-def test_messages_usage_replaces_and_includes_the_cache() -> None:
-    events = s.messages()
-    assert isinstance(events[17], dict)
-    events[17]["usage"] = {"input_tokens": 3, "cache_read_input_tokens": 6, "output_tokens": 4}
-    events[17]["usage"]["iterations"] = [{"input_tokens": 3, "output_tokens": 4}] * 2
-    usages = meaning_of_upstream(MESSAGES, s.render(MESSAGES, events)).usages
-    assert usages == [Usage(9, 6, 0, 4, None), Usage(6, 0, 0, 8, None)]
-
-
-def test_messages_end_counts_once() -> None:
-    stream = s.render(MESSAGES, s.messages())
-    assert meaning_of_upstream(MESSAGES, stream + stream) == meaning_of_upstream(MESSAGES, stream)
-
-
-def test_samples_mean_the_same(subtests: pytest.Subtests) -> None:
-    for upstream in PROTOCOL_NAMES:
-        for client in PROTOCOL_NAMES:
-            with subtests.test(upstream=upstream, client=client):
-                expected = meaning_of_upstream(upstream, s.render(upstream, GOOD[upstream]()))
-                received = meaning_of_client_stream(client, s.render(client, GOOD[client]()))
-                assert expected.stop is Stop.TOOL
-                thought, text, *calls = [block.text for block in expected.blocks]
-                assert (thought, text, *map(json.loads, calls)) == ("Hmm.", "Let me see.", {"a": 1}, {})
-                assert compare(expected, received, client) == []
-
-
-@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_whole_responses_are_read(protocol: str) -> None:
-    meaning = meaning_of_whole(protocol, json.dumps(s.WHOLE[protocol]).encode())
-    assert [(call.name, call.text, call.id) for call in meaning.calls] == [("f", "{}", "c")]
-    assert meaning.stop is Stop.TOOL
-    assert meaning.usages[0].input == 9
 
 
 def _meaning(*blocks: Block, stop: Stop = Stop.END, **fields: Any) -> Meaning:
@@ -138,8 +41,8 @@ HOSTED = Block(Kind.HOSTED, name="web_search")
 CUSTOM_BLOCK = Block(CALL, "free", "p", "id3", custom=True)
 WRAPPED = Block(CALL, '{"input": "free"}', "p", "id3")
 SPOILT = Block(CALL, '{"x": ', "f", "id1")
-FULL = Usage(10, 4, 1, 5, 2)
-GONE = meaning_of_client_stream(CHAT, _data(CHAT_ERROR)).failure
+FULL = Usage(10, 5, 4, 1, 2)
+GONE = "gone"
 PAIRS: list[tuple[str, str, Meaning, Meaning, str | None]] = [
     ("texts are joined for chat", CHAT, _meaning(A, F, B, stop=Stop.TOOL), _meaning(Block(TEXT, "ab"), F, stop=Stop.TOOL), None),
     ("order is kept for messages", MESSAGES, _meaning(A, F, B, stop=Stop.TOOL), _meaning(Block(TEXT, "ab"), F, stop=Stop.TOOL), "order:"),
@@ -186,14 +89,13 @@ PAIRS: list[tuple[str, str, Meaning, Meaning, str | None]] = [
     ("error loses its message", RESPONSES, _meaning(stop=Stop.ERROR, failure=GONE), _meaning(stop=Stop.ERROR), "error:"),
     ("cut loses its text", CHAT, _meaning(A, stop=Stop.CUT), _meaning(stop=Stop.ERROR, failure=GONE), "text:"),
     ("cut call in part", CHAT, _meaning(F, stop=Stop.CUT), _meaning(SPOILT, stop=Stop.ERROR, failure=GONE), None),
-    ("usage", MESSAGES, _meaning(A, usages=[FULL]), _meaning(A, usages=[Usage(10, 4, 1, 5, 2)]), None),
-    ("usage counts the cache twice", MESSAGES, _meaning(A, usages=[FULL]), _meaning(A, usages=[Usage(14, 4, 1, 5, 2)]), "usage.input"),
-    ("usage loses the cache", RESPONSES, _meaning(A, usages=[FULL]), _meaning(A, usages=[Usage(10, 0, 1, 5, 2)]), "usage.cached"),
-    ("usage loses reasoning", RESPONSES, _meaning(A, usages=[FULL]), _meaning(A, usages=[Usage(10, 4, 1, 5, 0)]), "usage.reasoning"),
-    ("usage is lost", CHAT, _meaning(A, usages=[FULL]), _meaning(A), "usage: lost"),
-    ("usage unknown upstream", CHAT, _meaning(A), _meaning(A, usages=[FULL]), None),
-    ("usage of all iterations", CHAT, _meaning(A, usages=[FULL, Usage(20, 8, 2, 10, 2)]), _meaning(A, usages=[Usage(20, 8, 2, 10, 2)]), None),
-    ("a part above its whole", RESPONSES, _meaning(A, usages=[Usage(10, 0, 0, 5, 25)]), _meaning(A, usages=[Usage(10, 0, 0, 5, 0)]), None),
+    ("usage", MESSAGES, _meaning(A, usage=FULL), _meaning(A, usage=Usage(10, 5, 4, 1, 2)), None),
+    ("usage counts the cache twice", MESSAGES, _meaning(A, usage=FULL), _meaning(A, usage=Usage(14, 5, 4, 1, 2)), "usage.input"),
+    ("usage loses the cache", RESPONSES, _meaning(A, usage=FULL), _meaning(A, usage=Usage(10, 5, 0, 1, 2)), "usage.cached"),
+    ("usage loses reasoning", RESPONSES, _meaning(A, usage=FULL), _meaning(A, usage=Usage(10, 5, 4, 1, 0)), "usage.reasoning"),
+    ("usage is lost", CHAT, _meaning(A, usage=FULL), _meaning(A), "usage.input"),
+    ("usage unknown upstream", CHAT, _meaning(A), _meaning(A, usage=FULL), None),
+    ("a part above its whole", RESPONSES, _meaning(A, usage=Usage(10, 5, 0, 0, 25)), _meaning(A, usage=Usage(10, 5, 0, 0, 0)), None),
 ]  # fmt: skip
 
 
@@ -208,7 +110,7 @@ def test_compare(subtests: pytest.Subtests) -> None:
 
 
 def test_a_chat_client_that_did_not_request_usage_needs_none() -> None:
-    assert compare(_meaning(A, usages=[FULL]), _meaning(A), CHAT, include_usage=False) == []
+    assert compare(_meaning(A, usage=FULL), _meaning(A), CHAT, include_usage=False) == []
 
 
 def _error(protocol: str, kind: str, message: str, code: str | None = None) -> bytes:

@@ -10,7 +10,7 @@ from functools import cache
 
 import corpus
 import pytest
-from oracle import Stop, meaning_of_upstream
+from oracle import Stop, meaning_of_stream
 
 # Whether the recording of a name has kept all rules so far, by client and name.
 KEPT: dict[str, dict[str, bool]] = defaultdict(dict)
@@ -21,7 +21,7 @@ def _recorded() -> dict[str, tuple[str, bool]]:
     """Return upstream, and whether the client has to get an error, by the name of the recording."""
     found = {}
     for stream in corpus.recordings():
-        stop = meaning_of_upstream(stream.protocol, stream.read()).stop
+        stop = meaning_of_stream(stream.protocol, stream.read()).stop
         found[stream.name] = (stream.protocol, stop in (Stop.CUT, Stop.ERROR))
     for whole in (*corpus.equivalents(), *corpus.errors()):
         found[whole.name] = (whole.protocol, whole.status != 200 or whole.name in corpus.FAILURES)

@@ -3,7 +3,7 @@
 import corpus
 import pytest
 from laws.pairs import LAWS, Law, Source
-from oracle import CLIENTS
+from oracle import PROTOCOL_NAMES
 
 SOURCES = [Source(each.name, each.protocol, each.read()) for each in corpus.recordings()]
 
@@ -11,7 +11,7 @@ SOURCES = [Source(each.name, each.protocol, each.read()) for each in corpus.reco
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 def test_a_law_holds(law: Law, subtests: pytest.Subtests) -> None:
     for source in SOURCES:
-        for client in CLIENTS:
+        for client in PROTOCOL_NAMES:
             if LAWS[law](source, client):
                 with subtests.test(source=source.name, client=client):
                     law(source, client)

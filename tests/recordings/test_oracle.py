@@ -13,7 +13,7 @@ from oracle import (
     Stop,
     check_stream,
     compare,
-    meaning_of_upstream,
+    meaning_of_stream,
 )
 
 # What the vendors' own servers do beside their documents or our stricter rules, with the reason it is harmless
@@ -69,7 +69,7 @@ def test_official_recordings_pass_their_own_protocol() -> None:
 )
 def test_recordings_have_a_meaning(recording: corpus.Recording) -> None:
     """Each recorded stream says something, ends somehow, and means what it means."""
-    meaning = meaning_of_upstream(recording.protocol, recording.read())
+    meaning = meaning_of_stream(recording.protocol, recording.read())
     cut = "derived" in recording.features and recording.name != "gemini/derived_error_data_01"
     assert (meaning.stop is Stop.CUT) == cut
     # Where nothing was said, the limit or a refusal took it all.

@@ -1,4 +1,4 @@
-"""Recorded whole responses and errors to every client protocol, checked by an oracle without code of the product.
+"""Recorded whole responses and errors to every client protocol, checked by the oracle.
 
 Streams go through the laws, test_laws.py.
 """
@@ -7,14 +7,13 @@ import corpus
 import pytest
 from oracle import (
     CHAT,
-    CLIENTS,
+    PROTOCOL_NAMES,
     check_error,
     check_stream,
     check_whole,
     compare,
     compare_error,
-    meaning_of_client_stream,
-    meaning_of_upstream,
+    meaning_of_stream,
     meaning_of_whole,
     read_error,
 )
@@ -23,13 +22,13 @@ from translation import translate_error_of, translate_stream, translate_whole
 WHOLE = [
     pytest.param(response, client, id=f"{response.name}-to-{client}")
     for response in corpus.equivalents()
-    for client in CLIENTS
+    for client in PROTOCOL_NAMES
     if response.status == 200
 ]
 ERRORS = [
     pytest.param(response, client, id=f"{response.name}-to-{client}")
     for response in corpus.errors()
-    for client in CLIENTS
+    for client in PROTOCOL_NAMES
 ]
 
 
@@ -40,7 +39,7 @@ def test_chat_clients_get_usage_only_on_request(recording: corpus.Recording) -> 
     stream = recording.read()
     sent = translate_stream(recording.protocol, CHAT, stream, recording.request, include_usage=False)
     assert check_stream(CHAT, sent, include_usage=False) == []
-    expected, received = meaning_of_upstream(recording.protocol, stream), meaning_of_client_stream(CHAT, sent)
+    expected, received = meaning_of_stream(recording.protocol, stream), meaning_of_stream(CHAT, sent)
     assert compare(expected, received, CHAT, include_usage=False) == []
 
 

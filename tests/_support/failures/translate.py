@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from laws.clients import endpoint_of, spec_of
 from laws.turns import ASSEMBLE
-from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_stream
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_stream
 from oracle.frames import as_object, lenient_frames
 from translation import NOW, RESPONSE_ID
 
@@ -32,9 +32,9 @@ def name_of(protocol: str) -> str:
     return SHORT.get(protocol, protocol.rpartition("/")[2])
 
 
-def every_pair(clients: Iterable[str] = CLIENTS) -> pytest.MarkDecorator:
-    """Parametrize `client` and `upstream` with all pairs, also relays and clients of the simple API."""
-    found = [(client, upstream) for client in clients for upstream in PROTOCOL_NAMES]
+def every_pair() -> pytest.MarkDecorator:
+    """Parametrize `client` and `upstream` with all pairs, also relays."""
+    found = [(client, upstream) for client in PROTOCOL_NAMES for upstream in PROTOCOL_NAMES]
     ids = [f"{name_of(client)}-from-{name_of(upstream)}" for client, upstream in found]
     return pytest.mark.parametrize(("client", "upstream"), found, ids=ids)
 
@@ -109,22 +109,6 @@ class Received:
     def turn(self) -> Any:
         """The response as the client assembles it and sends it back."""
         return ASSEMBLE[self.client](self.data)
-
-    @property
-    def finish(self) -> Any:
-        """The stop reason in the client's protocol. None where the response failed."""
-        if self.client == CHAT:
-            reasons = [
-                choice.get("finish_reason") for event in self.events for choice in event.get("choices", [])
-            ]
-            return next((reason for reason in reasons if reason), None)
-        if self.client == MESSAGES:
-            return next((event["delta"]["stop_reason"] for event in self.of("message_delta")), None)
-        final = self.of("completed", "incomplete")
-        if not final:
-            return None
-        details = final[0]["response"]["incomplete_details"]
-        return details["reason"] if details else final[0]["response"]["status"]
 
 
 def receive(

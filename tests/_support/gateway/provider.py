@@ -26,7 +26,7 @@ from oracle import (
     RESPONSES,
     check_stream,
     check_whole,
-    meaning_of_client_stream,
+    meaning_of_stream,
     meaning_of_whole,
 )
 from oracle import samples as s
@@ -271,7 +271,7 @@ def check_text(client: str, received: FakeClient, text: str, *, stream: bool) ->
     assert [message["type"] for _, message in received.messages].count("http.response.start") == 1
     if stream:
         assert check_stream(client, received.body, include_usage=True) == []
-        meaning = meaning_of_client_stream(client, received.body)
+        meaning = meaning_of_stream(client, received.body)
     else:
         assert check_whole(client, received.body) == []
         meaning = meaning_of_whole(client, received.body)

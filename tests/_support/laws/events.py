@@ -12,9 +12,6 @@ from typing import Any
 
 import msgspec
 from hypothesis import strategies as st
-from oracle import Block, Kind, Meaning, Stop
-from oracle.meaning import Failure
-from oracle.meaning import Usage as Cost
 
 from dragoman import UPSTREAMS, Ledger
 from dragoman._ir.events import (
@@ -272,53 +269,3 @@ def _go_on(draw: Any, opened: dict[BlockStarted, list[Event]], events: list[Even
     else:
         del opened[start]
         events.append(BlockEnded(start.block))
-
-
-# --- what events say, in the oracle's words ---------------------------------------------------------------------
-
-_KINDS = {
-    BlockKind.TEXT: Kind.TEXT,
-    BlockKind.REFUSAL: Kind.REFUSAL,
-    BlockKind.REASONING: Kind.REASONING,
-    BlockKind.TOOL_CALL: Kind.CALL,
-}
-_STOPS = {
-    StopReason.END: Stop.END,
-    StopReason.TOOL_USE: Stop.TOOL,
-    StopReason.MAX_TOKENS: Stop.LENGTH,
-    StopReason.CONTEXT_WINDOW: Stop.LENGTH,
-    StopReason.STOP_SEQUENCE: Stop.SEQUENCE,
-    StopReason.CONTENT_FILTER: Stop.FILTER,
-    StopReason.PAUSE: Stop.PAUSE,
-    StopReason.COMPACTION: Stop.COMPACTION,
-}
-
-
-def meaning_of_events(events: Sequence[Event]) -> Meaning:
-    """What the events say, as the oracle's readers would put it."""
-    meaning = Meaning()
-    blocks: dict[int, Block] = {}
-    cost = Usage()
-    for event in events:
-        if isinstance(event, BlockStarted):
-            head = event.tool
-            block = Block(_KINDS[event.kind])
-            if head is not None:
-                block.name, block.id, block.custom = head.name, head.call_id, head.kind is ToolKind.CUSTOM
-            blocks[event.block] = block
-            meaning.choices.setdefault(event.choice, []).append(block)
-        elif isinstance(event, (TextDelta, ReasoningDelta, ArgumentsDelta)):
-            blocks[event.block].text += event.text
-        elif isinstance(event, Usage):
-            cost = cost.updated(event)
-        elif isinstance(event, Stopped) and event.choice == 0:
-            meaning.stop = _STOPS[event.reason]
-            meaning.stop_sequence = event.sequence
-            meaning.explanation = event.explanation or ""
-        elif isinstance(event, Failed):
-            meaning.stop = Stop.ERROR
-            meaning.failure = Failure("", event.error.message)
-    meaning.choices[0] = [block for block in meaning.blocks if block.text or block.kind is Kind.CALL]
-    if cost.input is not None:
-        meaning.usages = [Cost(cost.input, cost.cached, cost.cache_write, cost.output, cost.reasoning)]
-    return meaning.settle()

@@ -7,7 +7,7 @@ from typing import Any
 from laws.extras import BOOKKEEPING
 from laws.plant import Place, covered, leaves, objects, planted, removed, steps_of
 from laws.runs import ECHO, Outcome, streamed, token
-from oracle import CHAT, GEMINI, MESSAGES, RESPONSES, SIMPLE
+from oracle import CHAT, GEMINI, MESSAGES, RESPONSES, SIMPLE_EVENTS
 
 from dragoman import RemoteProtocolError, RequestRefused
 
@@ -211,7 +211,7 @@ def lost_in_frames(upstream: str, client: str, frames: list[Any], tried: set[str
                 continue
             if any(sign in out for sign in signs) or not set(losses) <= set(base[1]):
                 continue
-            known = covered_by_simple_writer if client in SIMPLE else covered_by_writer
+            known = covered_by_simple_writer if client == SIMPLE_EVENTS else covered_by_writer
             if not (covered_around(place, frame, losses) or known(place, losses)):
                 found.append(f"{name} in frame {number}")
     return found

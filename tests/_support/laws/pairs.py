@@ -14,24 +14,19 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laws.clients import endpoint_of, spec_of
-from laws.events import meaning_of_events
 from laws.turns import ASSEMBLE, CARRIERS, NEXT, WHOLE, turn_of
 from oracle import (
     CHAT,
     GEMINI,
     MESSAGES,
     PROTOCOL_NAMES,
-    RESPONSES,
-    SIMPLE,
     Stop,
     as_object,
     check_stream,
     compare,
-    meaning_of_client_stream,
-    meaning_of_upstream,
+    meaning_of_stream,
     meaning_of_whole,
 )
-from oracle.meaning import Kind
 
 from dragoman import (
     NEED_DATA,
@@ -46,7 +41,7 @@ from dragoman import (
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse, Fold
 from dragoman.codec import ResponseContext, UpstreamSpec
 from dragoman.document import Request
-from dragoman.events import Ended, Event, Failed
+from dragoman.events import Event
 from dragoman.testing import chop
 
 OPEN = Signer()
@@ -112,7 +107,7 @@ def translated_response(
 
 @cache
 def completes(source: Source) -> bool:
-    return meaning_of_upstream(source.protocol, source.stream).stop not in (Stop.CUT, Stop.ERROR)
+    return meaning_of_stream(source.protocol, source.stream).stop not in (Stop.CUT, Stop.ERROR)
 
 
 # --- any cutting of the input gives the same bytes ------------------------------------------------------------
@@ -163,8 +158,8 @@ def a_relay_changes_nothing(source: Source, client: str) -> None:
     """Up to the last event. What some servers send behind it is none of the protocol's."""
     relayed = translated_response(source, client, relay=True)
     assert source.stream.startswith(relayed)
-    expected = meaning_of_upstream(source.protocol, source.stream)
-    assert compare(expected, meaning_of_client_stream(client, relayed), client) == []
+    expected = meaning_of_stream(source.protocol, source.stream)
+    assert compare(expected, meaning_of_stream(client, relayed), client) == []
 
 
 # --- streamed and folded is what is translated whole ----------------------------------------------------------
@@ -245,12 +240,6 @@ def streamed_and_folded_is_what_is_translated_whole(source: Source, client: str)
     assert gist(streamed, client) == gist(whole, client)
 
 
-def the_simple_api_is_equal_in_all_its_forms(source: Source, client: str) -> None:
-    streamed = meaning_of_client_stream(client, translated_response(source, client))
-    whole = meaning_of_whole(client, translated_response(source, client, streams=False))
-    assert (streamed.blocks, streamed.stop) == (whole.blocks, whole.stop)
-
-
 def a_whole_response_means_what_its_stream_means(source: Source, client: str) -> None:
     """The upstream's response, once as a stream and once whole, says the same to the client."""
     body = translated_response(source, source.protocol, streams=False)
@@ -263,29 +252,11 @@ def a_whole_response_means_what_its_stream_means(source: Source, client: str) ->
     machine.receive_data(body)
     machine.receive_eof()
     expected, whole = (
-        meaning_of_upstream(source.protocol, source.stream),
+        meaning_of_stream(source.protocol, source.stream),
         meaning_of_whole(source.protocol, body),
     )
     assert compare(expected, whole, source.protocol) == []
     assert compare(whole, meaning_of_whole(client, machine.data_to_send()), client) == []
-
-
-# --- what is written is read again as what was meant ----------------------------------------------------------
-
-
-def what_is_written_is_read_again(source: Source, client: str) -> None:
-    """By the strict reader of the client's own protocol: its events end, and say what the upstream said."""
-    expected = meaning_of_upstream(source.protocol, source.stream)
-    events = events_in(client, translated_response(source, client))
-    assert isinstance(events[-1], Ended if completes(source) else Failed)
-    received = meaning_of_events(events)
-    if (
-        client == RESPONSES
-        and received.stop is Stop.FILTER
-        and received.text(Kind.REFUSAL) == expected.explanation
-    ):
-        received.explanation = expected.explanation
-    assert compare(expected, received, client) == []
 
 
 # --- what a client gets is what its vendor could have sent ---------------------------------------------------------
@@ -293,9 +264,10 @@ def what_is_written_is_read_again(source: Source, client: str) -> None:
 
 def a_client_gets_a_legal_stream_that_means_the_same(source: Source, client: str) -> None:
     sent = translated_response(source, client)
-    assert check_stream(client, sent, include_usage=True) == []
-    expected = meaning_of_upstream(source.protocol, source.stream)
-    assert compare(expected, meaning_of_client_stream(client, sent), client) == []
+    if source.protocol != client:  # in its own protocol a vendor's deviations stay
+        assert check_stream(client, sent, include_usage=True) == []
+    expected = meaning_of_stream(source.protocol, source.stream)
+    assert compare(expected, meaning_of_stream(client, sent), client) == []
 
 
 # --- what breaks off is never a success -----------------------------------------------------------------------
@@ -309,7 +281,10 @@ def broken_off(source: Source) -> list[Source]:
     found = []
     for end in sorted({0, *ends[::step], *ends[-6:]}):
         prefix = Source(source.name, source.protocol, source.stream[:end])
-        if meaning_of_upstream(source.protocol, prefix.stream).stop is not Stop.CUT:
+        if meaning_of_stream(source.protocol, prefix.stream).stop is not Stop.CUT:
+            break
+        # The observer of a Chat relay takes the end of one of several choices for that of the response.
+        if b'"finish_reason":"' in prefix.stream:
             break
         found.append(prefix)
     return found
@@ -319,8 +294,8 @@ def what_breaks_off_is_never_a_success(source: Source, client: str) -> None:
     for prefix in broken_off(source):
         sent = translated_response(prefix, client, relay=source.protocol == client)
         expected, received = (
-            meaning_of_upstream(source.protocol, prefix.stream),
-            meaning_of_client_stream(client, sent),
+            meaning_of_stream(source.protocol, prefix.stream),
+            meaning_of_stream(client, sent),
         )
         assert received.stop is Stop.ERROR, len(prefix.stream)
         # A part of a wrapped input is no JSON, and cannot be compared.
@@ -400,25 +375,12 @@ def _of_one_protocol(source: Source, client: str) -> bool:
     return source.protocol == client and completes(source)
 
 
-def _complete_and_distinct(source: Source, client: str) -> bool:
-    """The streams of the simple API differ, its whole responses do not."""
-    return completes(source) and client in (*PROTOCOL_NAMES, SIMPLE[0])
-
-
-def _read(source: Source, client: str) -> bool:
-    return client in PROTOCOL_NAMES  # only its clients read the simple API
-
-
-def _complete_and_read(source: Source, client: str) -> bool:
-    return client in PROTOCOL_NAMES and completes(source)
-
-
-def _simple(source: Source, client: str) -> bool:
-    return client in SIMPLE and completes(source)
+def _complete(source: Source, client: str) -> bool:
+    return completes(source)
 
 
 def _signed(source: Source, client: str) -> bool:
-    return _complete_and_read(source, client) and source.protocol != client and bool(carriers(source))
+    return _complete(source, client) and source.protocol != client and bool(carriers(source))
 
 
 Law = Callable[[Source, str], None]
@@ -427,11 +389,9 @@ LAWS: dict[Law, Callable[[Source, str], bool]] = {
     line_endings_do_not_matter: _of_the_source,
     the_same_response_twice: _of_the_source,
     a_relay_changes_nothing: _of_one_protocol,
-    streamed_and_folded_is_what_is_translated_whole: _complete_and_read,
-    the_simple_api_is_equal_in_all_its_forms: _simple,
-    a_whole_response_means_what_its_stream_means: _complete_and_distinct,
-    what_is_written_is_read_again: _read,
-    a_client_gets_a_legal_stream_that_means_the_same: _translated,
+    streamed_and_folded_is_what_is_translated_whole: _complete,
+    a_whole_response_means_what_its_stream_means: _complete,
+    a_client_gets_a_legal_stream_that_means_the_same: _every,
     what_breaks_off_is_never_a_success: _every,
     signed_reasoning_comes_back: _signed,
     forged_reasoning_does_not: _signed,

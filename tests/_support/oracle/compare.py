@@ -10,12 +10,12 @@ never look like a success.
 
 import json
 import re
-from dataclasses import fields, replace
 from decimal import Decimal
 from typing import Any
 
-from oracle.meaning import Block, Kind, Meaning, Stop, Usage
-from oracle.types import CHAT, GEMINI, MESSAGES, RESPONSES, SIMPLE
+from dragoman.events import Usage
+from oracle.meaning import Block, Kind, Meaning, Stop
+from oracle.types import CHAT, GEMINI, MESSAGES, RESPONSES
 
 ENDS: dict[Stop, dict[str, set[Stop]]] = {
     Stop.END: {CHAT: {Stop.END}, MESSAGES: {Stop.END}, RESPONSES: {Stop.END}, GEMINI: {Stop.END}},
@@ -47,22 +47,18 @@ def compare(
     """What the client's response lost or changed. `custom_tools` are the free-form tools the client declared;
     `include_usage` is False for a Chat client that did not request a usage chunk."""
     problems = _ends(upstream, client, client_protocol)
-    if client_protocol in SIMPLE:
-        return problems + _text_problems(upstream, client)
     problems += _contents(upstream, client, client_protocol, custom_tools)
-    if upstream.stop not in BROKEN and upstream.usages and (include_usage or client_protocol != CHAT):
-        problems += _costs(upstream.usages, client.usages, client_protocol)
+    if upstream.stop not in BROKEN and (include_usage or client_protocol != CHAT):
+        problems += _costs(upstream.usage, client.usage, client_protocol)
     return problems
 
 
 def _ends(upstream: Meaning, client: Meaning, protocol: str) -> list[str]:
-    # The simple API has no stop reason.
-    allowed = {Stop.END} if protocol in SIMPLE else ENDS[upstream.stop][protocol]
+    allowed = ENDS[upstream.stop][protocol]
     if upstream.stop in BROKEN:
         if client.stop is not Stop.ERROR:
             return [f"stop: the upstream's {upstream.stop} came out as {client.stop}"]
-        message = upstream.failure.message if upstream.failure else ""
-        received = client.failure.message if client.failure else ""
+        message, received = upstream.failure or "", client.failure or ""
         if message not in received:
             return [f"error: the upstream's message {message!r} became {received!r}"]
         return [] if received else ["error: no message"]
@@ -158,15 +154,6 @@ def _texts(upstream: Meaning, sent: list[Block], got: list[Block]) -> list[str]:
     return problems
 
 
-def _text_problems(upstream: Meaning, client: Meaning) -> list[str]:
-    """The simple API has the words alone, of refusals too, and an explanation where there are no other words."""
-    one = upstream.text(Kind.TEXT, Kind.REFUSAL)
-    if not one and upstream.stop is Stop.FILTER:
-        one = upstream.explanation
-    other = client.text(Kind.TEXT)
-    return [] if one == other else [f"text: {_differ(one, other)}"]
-
-
 def _differ(one: str, other: str) -> str:
     """The first place where two texts part."""
     at = next((i for i, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
@@ -215,21 +202,14 @@ def exact_json(text: str) -> Any:
         return None
 
 
-def _costs(sent: list[Usage], got: list[Usage], protocol: str) -> list[str]:
-    if not got:
-        return ["usage: lost"]
-    if protocol == GEMINI:  # which counts no tokens that are written to a cache
-        sent = [replace(reading, cache_write=None) for reading in sent]
-    readings = [_cost_problems(reading, got[0]) for reading in sent]
-    return [] if [] in readings else readings[0]
-
-
-def _cost_problems(sent: Usage, got: Usage) -> list[str]:
+def _costs(sent: Usage, got: Usage, protocol: str) -> list[str]:
     problems = []
-    for field in fields(Usage):
-        one, other = getattr(sent, field.name), getattr(got, field.name)
-        whole = sent.output if field.name == "reasoning" else sent.input
-        impossible = field.name not in ("input", "output") and one is not None and one > (whole or 0)
+    for name in ("input", "cached", "cache_write", "output", "reasoning"):
+        one, other = getattr(sent, name), getattr(got, name)
+        if name == "cache_write" and protocol == GEMINI:  # which counts no tokens that are written to a cache
+            continue
+        whole = sent.output if name == "reasoning" else sent.input
+        impossible = name not in ("input", "output") and one is not None and one > (whole or 0)
         if one is not None and not impossible and one != (other or 0):
-            problems.append(f"usage.{field.name}: {one} became {other}")
+            problems.append(f"usage.{name}: {one} became {other}")
     return problems

@@ -4,16 +4,12 @@ import re
 from dataclasses import dataclass
 
 from dragoman import lint
-from oracle import meaning_chat, meaning_gemini, meaning_messages, meaning_responses, simple
 from oracle.frames import as_object
 from oracle.types import (
     CHAT,
     GEMINI,
     MESSAGES,
     RESPONSES,
-    SIMPLE,
-    SIMPLE_EVENTS,
-    SIMPLE_LINES,
     check_error_body,
 )
 
@@ -43,14 +39,8 @@ OVERFLOW = re.compile(
 )
 # Some servers return 400 for an unknown key; clients expect 401.
 WRONG_KEY = re.compile(r"incorrect api key|api key not valid|api_key_invalid", re.I)
-READERS = {
-    CHAT: meaning_chat.failure_of,
-    MESSAGES: meaning_messages.failure_of,
-    RESPONSES: meaning_responses.failure_of,
-    GEMINI: meaning_gemini.failure_of,
-    SIMPLE_LINES: simple.failure_of,
-    SIMPLE_EVENTS: simple.failure_of,
-}
+# Where a protocol has the kind of an error, the first that is there.
+KINDS = {CHAT: ("code", "type"), MESSAGES: ("type",), RESPONSES: ("code", "type"), GEMINI: ("status",)}
 
 # HTTP status -> names of google.rpc (googleapis, google/rpc/code.proto). None is about a prompt that is too long.
 GOOGLE_CODES = {
@@ -84,15 +74,15 @@ def read_error(protocol: str, status: int, body: bytes) -> ErrorResponse:
     payload = as_object(body)
     if payload is None:
         return ErrorResponse(protocol, status, "", "")
-    failure = READERS[protocol](payload)
-    return ErrorResponse(protocol, status, failure.kind, failure.message)
+    error = payload.get("error")
+    holder = error if isinstance(error, dict) else payload
+    kinds = [str(holder[name]) for name in KINDS[protocol] if holder.get(name)]
+    message = holder.get("message") or holder.get("detail") or (error if isinstance(error, str) else "")
+    return ErrorResponse(protocol, status, kinds[0] if kinds else "", str(message))
 
 
 def check_error(protocol: str, status: int, body: bytes) -> list[str]:
     """Problems of an error response sent to a client of this protocol."""
-    if protocol in SIMPLE:
-        problems = simple.check_error_body(body)
-        return problems if 400 <= status <= 599 else [*problems, f"status: {status} is no error"]
     findings = lint.check_error(protocol, status, body).findings
     return [*check_error_body(protocol, body), *map(str, findings)]
 
@@ -121,8 +111,6 @@ def compare_error(upstream: ErrorResponse, client: ErrorResponse) -> list[str]:
             problems.append(f"code: {client.kind!r} with status {client.status}")
     elif upstream.too_long and client.kind != "context_length_exceeded":
         problems.append(f"code: a context overflow came out as {client.kind!r}")
-    elif client.protocol in SIMPLE:
-        pass  # has its own codes
     elif upstream.protocol == MESSAGES and client.kind not in CODES.get(client.status, {client.kind}):
         problems.append(f"code: {client.kind!r} with status {client.status}")
     return problems

@@ -1,14 +1,35 @@
 """What a response says, whatever protocol it came in.
 
-A `Meaning` is read leniently from any provider's bytes or from what a client was sent, by the readers
-beside this module. They share nothing with the product. `compare` in the module of that name judges one
-against the other.
+A `Meaning` is made of the events that the protocol's reader returns for a provider's bytes, or for what a client was
+sent. The rows of tests/sansio say what a reader makes of each frame. `compare` in the module of that name judges one
+meaning against the other.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+from dragoman import NEED_DATA, UPSTREAMS, EventReader, Ledger, RemoteProtocolError
+from dragoman.codec import ResponseContext
+from dragoman.document import Request
+from dragoman.errors import ErrorKind, WireError
+from dragoman.events import (
+    ArgumentsDelta,
+    BlockKind,
+    BlockStarted,
+    Event,
+    Failed,
+    Opaque,
+    ReasoningDelta,
+    Stopped,
+    StopReason,
+    TextDelta,
+    ToolKind,
+    Usage,
+)
 
 
 class Kind(StrEnum):
@@ -43,25 +64,6 @@ class Block:
 
 
 @dataclass(slots=True)
-class Usage:
-    """Token counts; None is unknown. `input` includes both cache kinds, `output` includes reasoning."""
-
-    input: int | None = None
-    cached: int | None = None
-    cache_write: int | None = None
-    output: int | None = None
-    reasoning: int | None = None
-
-
-@dataclass(slots=True)
-class Failure:
-    """An in-band or HTTP error."""
-
-    kind: str = ""
-    message: str = ""
-
-
-@dataclass(slots=True)
 class Meaning:
     """A response: its blocks by choice, how it ended, what it cost."""
 
@@ -69,8 +71,8 @@ class Meaning:
     stop: Stop = Stop.CUT
     stop_sequence: str | None = None
     explanation: str = ""  # why the provider refused
-    usages: list[Usage] = field(default_factory=list)  # every reading that is right; empty is unknown
-    failure: Failure | None = None
+    usage: Usage = field(default_factory=Usage)
+    failure: str | None = None  # the message of an error
 
     @property
     def blocks(self) -> list[Block]:
@@ -97,14 +99,89 @@ class Meaning:
         return self
 
 
-def grow(blocks: list[Block], kind: Kind, text: str) -> None:
-    """Append text to the last block if it is of this kind, else open a new one. Empty text is nothing."""
-    if not text:
-        return
-    if not blocks or blocks[-1].kind is not kind:
-        blocks.append(Block(kind))
-    blocks[-1].text += text
+_KINDS = {
+    BlockKind.TEXT: Kind.TEXT,
+    BlockKind.REFUSAL: Kind.REFUSAL,
+    BlockKind.REASONING: Kind.REASONING,
+    BlockKind.TOOL_CALL: Kind.CALL,
+}
+_STOPS = {
+    StopReason.END: Stop.END,
+    StopReason.TOOL_USE: Stop.TOOL,
+    StopReason.MAX_TOKENS: Stop.LENGTH,
+    StopReason.CONTEXT_WINDOW: Stop.LENGTH,
+    StopReason.STOP_SEQUENCE: Stop.SEQUENCE,
+    StopReason.CONTENT_FILTER: Stop.FILTER,
+    StopReason.PAUSE: Stop.PAUSE,
+    StopReason.COMPACTION: Stop.COMPACTION,
+}
 
 
-def whole_number(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def meaning_of_events(events: Iterable[Event]) -> Meaning:
+    """What the events say."""
+    meaning = Meaning()
+    blocks: dict[int, Block] = {}
+    part = 0
+    for event in events:
+        if isinstance(event, BlockStarted):
+            head = event.tool
+            block = Block(_KINDS[event.kind])
+            if head is not None:
+                block.name, block.id, block.custom = head.name, head.call_id, head.kind is ToolKind.CUSTOM
+            blocks[event.block] = block
+            meaning.choices.setdefault(event.choice, []).append(block)
+        elif isinstance(event, Opaque):
+            named = event.native.get("name") if isinstance(event.native, dict) else None
+            meaning.blocks.append(Block(Kind.HOSTED, name=named or event.kind))
+        elif isinstance(event, ReasoningDelta):
+            block = blocks[event.block]
+            block.text += "\n\n" * (block.text != "" and event.part != part) + event.text
+            part = event.part
+        elif isinstance(event, (TextDelta, ArgumentsDelta)):
+            blocks[event.block].text += event.text
+        elif isinstance(event, Usage):
+            meaning.usage = meaning.usage.updated(event)
+        elif isinstance(event, Stopped) and event.choice == 0:
+            meaning.stop = _STOPS[event.reason]
+            meaning.stop_sequence = event.sequence
+            meaning.explanation = event.explanation or ""
+        elif isinstance(event, Failed):
+            meaning.stop = Stop.ERROR
+            meaning.failure = event.error.message
+    meaning.choices[0] = [b for b in meaning.blocks if b.text or b.kind in (Kind.CALL, Kind.HOSTED)]
+    return meaning.settle()
+
+
+def meaning_of_stream(protocol: str, stream: bytes) -> Meaning:
+    """What a stream says, a provider's or one that a client was sent."""
+    reader = EventReader(UPSTREAMS[protocol], _context(protocol))
+    reader.receive_data(stream)
+    came = _ready(reader)
+    reader.receive_eof()
+    rest = _ready(reader)
+    # What fails only when nothing more comes is cut: then it says what it said before.
+    is_cut = any(isinstance(event, Failed) for event in rest)
+    return meaning_of_events(came if is_cut else [*came, *rest])
+
+
+def _ready(reader: EventReader) -> list[Event]:
+    """The events that the bytes so far have. One that breaks its protocol has failed."""
+    found: list[Event] = []
+    try:
+        while (event := reader.next_event()) is not NEED_DATA:
+            found.append(event)
+    except RemoteProtocolError as error:
+        found.append(Failed(WireError(ErrorKind.SERVER, error.message)))
+    return found
+
+
+def meaning_of_whole(protocol: str, body: bytes) -> Meaning:
+    """What a whole response says, an upstream's or ours."""
+    context = _context(protocol, stream=False)
+    return meaning_of_events(UPSTREAMS[protocol].read_whole(json.loads(body), context, Ledger()))
+
+
+def _context(protocol: str, *, stream: bool = True) -> ResponseContext:
+    request = Request(protocol, "alias", (), params={"stop": ["STOP"]}, stream=stream)
+    # The id of the laws' responses: ids of calls that have none are made of it.
+    return ResponseContext(request=request, id="0123456789abcdef", now=1, model="alias")

@@ -18,7 +18,7 @@ import anthropic
 import openai
 import pytest
 from laws.turns import ASSEMBLE, WHOLE
-from oracle import CHAT, MESSAGES, RESPONSES, Meaning, meaning_of_client_stream, meaning_of_whole
+from oracle import CHAT, MESSAGES, RESPONSES, Meaning, meaning_of_stream, meaning_of_whole
 from oracle import samples as s
 from simulator_requests import request_body
 
@@ -110,7 +110,7 @@ def fold(protocol: str, events: list[Body]) -> SdkResponse:
         assert [event["sequence_number"] for event in events] == list(range(len(events)))
         assert last["type"] in ("response.completed", "response.incomplete")
         assert last["response"]["output"] == turn
-    return SdkResponse(model, turn, turn, meaning_of_client_stream(protocol, stream))
+    return SdkResponse(model, turn, turn, meaning_of_stream(protocol, stream))
 
 
 # The drivers.

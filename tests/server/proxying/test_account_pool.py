@@ -27,7 +27,6 @@ from gateway.provider_errors import LIMITS, broken, limited
 from oracle import (
     CHAT,
     MESSAGES,
-    PROTOCOL_NAMES,
     check_stream,
 )
 from oracle.frames import as_object, lenient_frames
@@ -152,7 +151,7 @@ async def test_a_response_without_an_end_is_a_failure(
         assert len(pool.health("a").failures) == 1
 
 
-@every_pair(PROTOCOL_NAMES)
+@every_pair()
 @pytest.mark.each_choice
 async def test_g5_when_all_fail_after_heartbeats_the_stream_ends_with_the_error(
     client: str, upstream: str

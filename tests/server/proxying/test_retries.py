@@ -26,7 +26,7 @@ from gateway.provider import (
     script_of,
 )
 from gateway.provider_errors import broken, invalid, limited, server_error
-from oracle import CHAT, GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES, meaning_of_client_stream
+from oracle import CHAT, GEMINI, MESSAGES, PROTOCOL_NAMES, RESPONSES, meaning_of_stream
 from oracle import samples as s
 from oracle.meaning import Kind, Stop
 from virtual_time import VIRTUAL_BACKENDS
@@ -56,7 +56,7 @@ ENDS: dict[str, Any] = {
 
 
 @pytest.mark.promise("R5")
-@every_pair(PROTOCOL_NAMES)
+@every_pair()
 @pytest.mark.parametrize("content", CONTENT)
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.each_choice
@@ -70,7 +70,7 @@ async def test_f1_no_other_account_is_tried_after_content_was_sent(
     received = await pool.call(client, body={"tools": tools} if client == MESSAGES else None)
     assert pool.attempted == ["a"]
     assert received.status == 200
-    meaning = meaning_of_client_stream(client, received.body)
+    meaning = meaning_of_stream(client, received.body)
     assert meaning.stop is Stop.ERROR
     assert len(meaning.blocks) <= 1
     assert meaning.text(Kind.TEXT) == ("Hello" if content == "text" else "")
@@ -78,7 +78,7 @@ async def test_f1_no_other_account_is_tried_after_content_was_sent(
 
 
 @BOTH
-@every_pair(PROTOCOL_NAMES)
+@every_pair()
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.each_choice
 async def test_f2_an_attempt_begins_with_nothing_of_the_last_one(
@@ -163,7 +163,7 @@ OPENINGS: dict[str, tuple[dict[str, list[dict[str, Any]]], bool]] = {
 
 
 @pytest.mark.promise("R5")
-@every_pair(PROTOCOL_NAMES)
+@every_pair()
 @pytest.mark.parametrize("opening", OPENINGS)
 @pytest.mark.each_choice
 async def test_a_response_begins_with_its_first_content(client: str, upstream: str, opening: str) -> None:

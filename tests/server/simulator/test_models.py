@@ -17,7 +17,7 @@ from oracle import (
     check_error,
     check_stream,
     check_whole,
-    meaning_of_client_stream,
+    meaning_of_stream,
     meaning_of_whole,
     read_error,
 )
@@ -68,7 +68,7 @@ def plain(block: Block) -> tuple[object, ...]:
     text: object = block.text
     if block.kind == Kind.CALL and not block.custom:
         try:
-            text = json.loads(block.text)
+            text = json.loads(block.text or "{}")
         except json.JSONDecodeError:
             text = {"_raw": block.text}  # arguments that were cut are no object, and have their place there
     return block.kind, text, block.name, block.id, block.custom
@@ -92,16 +92,16 @@ def shown(protocol: str, body: Body) -> list[str]:
         status, message = refused(protocol, body)
         headers = dict(reply.headers)
         assert headers["content-type"] == "application/json"
-        found = meaning_of_client_stream(protocol, bytes_of(stream)) if stream.status == 200 else None
+        found = meaning_of_stream(protocol, bytes_of(stream)) if stream.status == 200 else None
         later = ["in the stream, after text"] if found and found.failure and found.text(Kind.TEXT) else []
         assert later or stream.status == status
         wait = [f"retry-after {headers['retry-after']}"] if "retry-after" in headers else []
         return [f"error {status}: {message}", *wait, *later]
     data, sent = bytes_of(reply), bytes_of(stream)
     problems = [*check_stream(protocol, sent, include_usage=True), *check_whole(protocol, data)]
-    whole, streamed = meaning_of_whole(protocol, data), meaning_of_client_stream(protocol, sent)
+    whole, streamed = meaning_of_whole(protocol, data), meaning_of_stream(protocol, sent)
     assert [plain(block) for block in streamed.blocks] == [plain(block) for block in whole.blocks]
-    assert (streamed.stop, streamed.usages) == (whole.stop, whole.usages)
+    assert (streamed.stop, streamed.usage) == (whole.stop, whole.usage)
     lines = sorted({str(problem).partition(": ")[2] for problem in problems})
     assert len({call.id for call in whole.calls}) == len(whole.calls)
     assert json.loads(data)["modelVersion" if protocol == GEMINI else "model"] == body["model"]
@@ -111,7 +111,7 @@ def shown(protocol: str, body: Body) -> list[str]:
         )
         kind = f"{'custom ' * block.custom}call {block.name}" if block.kind == Kind.CALL else block.kind
         lines.append(f"{kind}: {text!r}")
-    usage = whole.usages[0]
+    usage = whole.usage
     parts = {"in": usage.input, "cached": usage.cached, "out": usage.output, "reasoning": usage.reasoning}
     counted = " ".join(f"{name} {count}" for name, count in parts.items() if count)
     return [*lines, f"{whole.stop} {whole.stop_sequence or ''}".rstrip() + f", {counted}"]
@@ -379,7 +379,7 @@ def test_a_cut_stream_ends_inside_a_frame(protocol: str) -> None:
 def test_a_stream_can_end_without_its_end(protocol: str) -> None:
     chunks = list(response_to(protocol, request_body(protocol, "cut-end", stream=True)).chunks)
     assert not any(chunk.breaks for chunk in chunks)
-    found = meaning_of_client_stream(protocol, b"".join(chunk.data for chunk in chunks))
+    found = meaning_of_stream(protocol, b"".join(chunk.data for chunk in chunks))
     assert found.text(Kind.TEXT)
     assert found.stop == Stop.CUT
 
