@@ -25,18 +25,13 @@ def translate_stream(
     request: dict[str, Any] | None = None,
     *,
     include_usage: bool = True,
-    custom_tools: frozenset[str] = frozenset(),
-    step: int = 0,
 ) -> bytes:
-    """Return what a streaming client gets for an upstream's stream, fed in chunks of `step` bytes (0: at once)."""
-    body = client_request(client, upstream, request, include_usage=include_usage, custom_tools=custom_tools)
+    """Return what a streaming client gets for an upstream's stream."""
+    body = client_request(client, upstream, request, include_usage=include_usage)
     response = machine(upstream, client, translate_request(client, upstream, body))
-    sent = b""
-    for at in range(0, len(stream), step or len(stream) or 1):
-        response.receive_data(stream[at : at + (step or len(stream))])
-        sent += response.data_to_send()
+    response.receive_data(stream)
     response.receive_eof()
-    return sent + response.data_to_send()
+    return response.data_to_send()
 
 
 def translate_whole(upstream: str, client: str, body: bytes, request: dict[str, Any] | None = None) -> bytes:
@@ -87,7 +82,6 @@ def client_request(
     *,
     stream: bool = True,
     include_usage: bool = True,
-    custom_tools: frozenset[str] = frozenset(),
 ) -> dict[str, Any]:
     """A plain request in the client's protocol, with the function tools of the recorded one."""
     if (
@@ -99,7 +93,6 @@ def client_request(
         body = {"model": MODEL, "contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
         return body | ({"tools": [{"functionDeclarations": functions}]} if functions else {})
     tools = [_TOOL_FORMS[client](*tool) for tool in function_tools(upstream, recorded or {})]
-    tools += [_CUSTOM_FORMS[client](name) for name in sorted(custom_tools) if client in _CUSTOM_FORMS]
     body = {"model": MODEL, "stream": stream} | ({"tools": tools} if tools else {})
     if client == CHAT and stream and include_usage:
         body["stream_options"] = {"include_usage": True}
@@ -144,7 +137,3 @@ def _responses_tool(name: str, description: str, schema: dict[str, Any]) -> dict
 
 
 _TOOL_FORMS = {CHAT: _chat_tool, MESSAGES: _messages_tool, RESPONSES: _responses_tool}
-_CUSTOM_FORMS = {
-    CHAT: lambda name: {"type": "custom", "custom": {"name": name}},
-    RESPONSES: lambda name: {"type": "custom", "name": name},
-}

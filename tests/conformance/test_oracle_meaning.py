@@ -69,7 +69,6 @@ PAIRS: list[tuple[str, str, Meaning, Meaning, str | None]] = [
     ("custom call is wrapped", MESSAGES, _meaning(CUSTOM_BLOCK, stop=Stop.TOOL), _meaning(WRAPPED, stop=Stop.TOOL), None),
     ("custom call is unwrapped", RESPONSES, _meaning(WRAPPED, stop=Stop.TOOL), _meaning(CUSTOM_BLOCK, stop=Stop.TOOL), None),
     ("custom input changes", RESPONSES, _meaning(WRAPPED, stop=Stop.TOOL), _meaning(Block(CALL, "fre", "p", "id3", custom=True), stop=Stop.TOOL), "the input"),
-    ("declared custom tool", RESPONSES, _meaning(WRAPPED, stop=Stop.TOOL), _meaning(WRAPPED, stop=Stop.TOOL), "declared a free-form tool"),
     ("length becomes end", CHAT, _meaning(A, stop=Stop.LENGTH), _meaning(A), "stop: length became end"),
     ("stop sequence for responses", RESPONSES, _meaning(A, stop=Stop.SEQUENCE), _meaning(A), None),
     ("stop sequence for messages", MESSAGES, _meaning(A, stop=Stop.SEQUENCE, stop_sequence="X"), _meaning(A), "stop:"),
@@ -102,8 +101,7 @@ PAIRS: list[tuple[str, str, Meaning, Meaning, str | None]] = [
 def test_compare(subtests: pytest.Subtests) -> None:
     for name, protocol, expected, received, problem in PAIRS:
         with subtests.test(name=name):
-            declared = frozenset({"p"}) if protocol == RESPONSES else frozenset()
-            found = compare(expected, received, protocol, custom_tools=declared)
+            found = compare(expected, received, protocol)
             assert (
                 found == [] if problem is None else [reported for reported in found if problem in reported]
             ), found

@@ -362,10 +362,6 @@ def _every(source: Source, client: str) -> bool:
     return True
 
 
-def _translated(source: Source, client: str) -> bool:
-    return source.protocol != client
-
-
 def _of_the_source(source: Source, client: str) -> bool:
     """What a law says of how the upstream's stream is read: who gets it does not matter, so one client is enough."""
     return client == PROTOCOL_NAMES[(PROTOCOL_NAMES.index(source.protocol) + 1) % len(PROTOCOL_NAMES)]

@@ -37,17 +37,11 @@ PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def compare(
-    upstream: Meaning,
-    client: Meaning,
-    client_protocol: str,
-    *,
-    include_usage: bool = True,
-    custom_tools: frozenset[str] = frozenset(),
+    upstream: Meaning, client: Meaning, client_protocol: str, *, include_usage: bool = True
 ) -> list[str]:
-    """What the client's response lost or changed. `custom_tools` are the free-form tools the client declared;
-    `include_usage` is False for a Chat client that did not request a usage chunk."""
+    """What the client's response lost or changed. include_usage: False for a Chat client that requested no usage."""
     problems = _ends(upstream, client, client_protocol)
-    problems += _contents(upstream, client, client_protocol, custom_tools)
+    problems += _contents(upstream, client, client_protocol)
     if upstream.stop not in BROKEN and (include_usage or client_protocol != CHAT):
         problems += _costs(upstream.usage, client.usage, client_protocol)
     return problems
@@ -73,7 +67,7 @@ def _ends(upstream: Meaning, client: Meaning, protocol: str) -> list[str]:
     return []
 
 
-def _contents(upstream: Meaning, client: Meaning, protocol: str, custom_tools: frozenset[str]) -> list[str]:
+def _contents(upstream: Meaning, client: Meaning, protocol: str) -> list[str]:
     # A call of a hosted tool may be shown as a call of a function named like the tool.
     hosted = {name for block in upstream.hosted for name in (block.name, block.name.removesuffix("_call"))}
     sent = _merged(upstream.blocks, protocol)
@@ -87,7 +81,6 @@ def _contents(upstream: Meaning, client: Meaning, protocol: str, custom_tools: f
     problems = _calls(
         [block for block in sent if block.kind is Kind.CALL],
         [block for block in got if block.kind is Kind.CALL],
-        custom_tools,
         broken=broken,
     )
     problems += _texts(upstream, sent, got)
@@ -161,7 +154,7 @@ def _differ(one: str, other: str) -> str:
     return f"at {at} of {len(one)}: {one[at : at + 40]!r} became {other[at : at + 40]!r}"
 
 
-def _calls(sent: list[Block], got: list[Block], custom_tools: frozenset[str], *, broken: bool) -> list[str]:
+def _calls(sent: list[Block], got: list[Block], *, broken: bool) -> list[str]:
     problems = []
     if len(got) > len(sent) or (len(got) < len(sent) and not broken):
         problems.append(f"calls: {[b.name for b in sent]} became {[b.name for b in got]}")
@@ -172,8 +165,6 @@ def _calls(sent: list[Block], got: list[Block], custom_tools: frozenset[str], *,
         unique = sum(1 for block in sent if block.id == one.id) == 1
         if PLAIN_ID.fullmatch(one.id) and unique and other.id != one.id:
             problems.append(f"{where}: the id {one.id!r} became {other.id!r}")
-        if one.name in custom_tools and not other.custom:
-            problems.append(f"{where}: the client declared a free-form tool and got a function call")
         if not same_input(one, other) and not (broken and one.text.startswith(other.text)):
             problems.append(f"{where}: the input {one.text[:80]!r} became {other.text[:80]!r}")
     return problems
