@@ -1,7 +1,6 @@
-"""The only use of the product in the conformance tests: bytes of an upstream in, bytes for a client out.
+"""Bytes of an upstream in, bytes for a client out, through the public core.
 
-The client's request is made here by hand from what was recorded of the upstream's request (its tools, no
-more), so that the request side of the product does not influence what the oracle checks.
+The client's request is made here by hand from what was recorded of the upstream's request: its tools, no more.
 """
 
 import json

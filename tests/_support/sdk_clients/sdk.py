@@ -1,8 +1,8 @@
 """The official SDKs, called in one way whatever their protocol.
 
-Nothing here knows the product. A request is the keyword arguments of the SDK's `create`; a response is the
-SDK's own object with what the oracle reads from it. A stream is taken in two ways: by its raw events, put
-together in the plainest way a program would, and by the SDK's own helper.
+A request is the keyword arguments of the SDK's `create`; a response is the SDK's own object with what the oracle reads
+from it. A stream is taken in two ways: by its raw events, put together in the plainest way a program would, and by the
+SDK's own helper.
 """
 
 from __future__ import annotations
