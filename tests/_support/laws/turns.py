@@ -209,7 +209,9 @@ def _responses_carriers(output: list[Json]) -> list[Any]:
         if item.get("type") == "reasoning" and item.get("encrypted_content"):
             found.append({key: value for key, value in item.items() if value is not None})
         elif item.get("phase"):
-            found.append((item["phase"], "".join([part.get("text", "") for part in item["content"]])))
+            content = item["content"]
+            text = content if type(content) is str else "".join([part.get("text", "") for part in content])
+            found.append((item["phase"], text))
     return found
 
 
