@@ -1,7 +1,5 @@
 """Every stop reason has a name in every protocol, and what is not written by its own name is known to be lossy."""
 
-from oracle import meaning_gemini
-
 from dragoman import StopReason
 from dragoman.protocols.anthropic_messages import tables as messages
 from dragoman.protocols.gemini import tables as gemini
@@ -10,6 +8,15 @@ from dragoman.protocols.openai_responses import tables as responses
 
 # Responses has no reason for a response that is complete.
 COMPLETED = {StopReason.END, StopReason.TOOL_USE, StopReason.STOP_SEQUENCE} | responses.LOSSY_STOP_REASONS
+# Gemini's reasons that are refusals, and those that are errors.
+FILTERS = {
+    *("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR", "ESCALATION"),
+    *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
+}
+BROKEN = {
+    *("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"),
+    *("MISSING_THOUGHT_SIGNATURE", "MALFORMED_RESPONSE"),
+}
 
 
 def test_every_reason_is_written() -> None:
@@ -39,5 +46,5 @@ def test_what_other_protocols_write_for_a_reason_they_do_not_have_is_another_rea
 
 def test_no_filter_and_no_failure_of_gemini_is_read_as_another_end() -> None:
     found = {name for name, reason in gemini.STOP_REASONS.items() if reason is StopReason.CONTENT_FILTER}
-    assert found == meaning_gemini.FILTERS
-    assert gemini.ERROR_FINISH_REASONS | {"UNEXPECTED_TOOL_CALL"} == meaning_gemini.BROKEN
+    assert found == FILTERS
+    assert gemini.ERROR_FINISH_REASONS | {"UNEXPECTED_TOOL_CALL"} == BROKEN
