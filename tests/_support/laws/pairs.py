@@ -283,9 +283,6 @@ def broken_off(source: Source) -> list[Source]:
         prefix = Source(source.name, source.protocol, source.stream[:end])
         if meaning_of_stream(source.protocol, prefix.stream).stop is not Stop.CUT:
             break
-        # The observer of a Chat relay takes the end of one of several choices for that of the response.
-        if b'"finish_reason":"' in prefix.stream:
-            break
         found.append(prefix)
     return found
 

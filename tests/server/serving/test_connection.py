@@ -345,7 +345,7 @@ async def test_of_large_bodies_that_nobody_reads_the_oldest_is_cut_off(
     worker = connect(large, streams[0], ServerSettings(send_timeout_s=60)).worker
     async with anyio.create_task_group() as tasks:
         for stream in streams:
-            tasks.start_soon(Connection(worker, stream, None, None, tls=False).run)
+            tasks.start_soon(Connection(worker, stream, None, None, protocol_for, tls=False).run)
     assert [stream.aborted_at for stream in streams] == [2, 3, 62, 63]
     assert caplog.text.count("the oldest of these is cut off") == 2
 

@@ -19,13 +19,15 @@ from dragoman.protocols.openai_chat.usage import read_usage, reported_usage
 class ChatObserver(RelayObserver):
     """Observes one stream; see `RelayObserver` for the attributes.
 
-    `ended` is set by [DONE] after some choice, because we have seen servers without it also by a finish reason and by
-    usage without choices, and unset by content of a choice that is not finished.
+    `ended` is set by [DONE] after some choice, because we have seen servers without it also by the finish reason of the
+    last open choice and by usage without choices, and unset by content of a choice that is not finished.
     """
 
     def __init__(self, context: ResponseContext) -> None:
         self._started = False
-        self._finished: set[int | None] = set()  # the indexes of choices
+        # The indexes of choices.
+        self._seen: set[int] = set()
+        self._finished: set[int] = set()
 
     def observe(self, frame: Frame) -> None:
         data = frame.data
@@ -52,15 +54,16 @@ class ChatObserver(RelayObserver):
             self._started = True
             if (usage := reported_usage(choice)) is not None:
                 self.usage = self.usage.updated(read_usage(usage))
-            delta, index = object_or_empty(choice.get("delta")), read_count(choice, "index")
+            delta, index = object_or_empty(choice.get("delta")), read_count(choice, "index") or 0
+            self._seen.add(index)
             # The first chunk names the role, and some servers put an empty text next to it.
             if any(value for name, value in delta.items() if name != "role"):
                 self.content_started = True
                 self.ended = self.ended and index in self._finished
             finish = choice.get("finish_reason")
             if type(finish) is str and finish:
-                self.ended = True
                 self._finished.add(index)
+                self.ended = self._seen <= self._finished
                 kind = ERROR_FINISH_REASONS.get(finish)
                 if kind is not None and self.error is None:
                     message = f"the upstream stopped with finish_reason {finish}"
@@ -70,16 +73,18 @@ class ChatObserver(RelayObserver):
         return error_frame(error)
 
 
-# How nearly all servers write that a choice is not finished, and that the usage comes later.
+# How nearly all servers write that the first choice is not finished, and that the usage comes later.
+_FIRST = b'"index":0'
 _UNFINISHED = b'"finish_reason":null'
 _NO_USAGE = b'"usage":null'
 
 
 def _is_plain_content(data: bytes) -> bool:
-    """True if a frame has no usage, no finish reason and no error."""
+    """True if a frame of the first choice has no usage, no finish reason and no error."""
     # Not by `in`, which takes seven times as long for bytes.
     return (
         data.find(_UNFINISHED) >= 0
+        and data.find(_FIRST) >= 0
         and data.find(b'"error"') < 0
         and (data.find(b'"usage"') < 0 or data.find(_NO_USAGE) >= 0)
     )
