@@ -71,6 +71,12 @@ def test_a_relayed_stream_that_breaks_off_is_closed_under_its_own_id() -> None:
     assert observer.whole_body == failed["response"]
 
 
+def test_behind_a_failed_response_no_other_follows() -> None:
+    observer = SPEC.observer(CONTEXT)
+    observer.observe(relayed("response.failed", response=HEAD))
+    assert observer.fail(ERROR) == b""
+
+
 def test_a_relayed_stream_that_never_began() -> None:
     found = payloads(SPEC.observer(CONTEXT).fail(ERROR))
     expected = [("response.created", 0), ("error", 1), ("response.failed", 2)]

@@ -39,3 +39,9 @@ def error_event(error: WireError, sequence_number: int) -> JSONObject:
         "param": nested["param"],
         "error": nested,
     }
+
+
+def has_error(response: JSONObject) -> bool:
+    """True if a response has an error, and not just the empty value of each of its members."""
+    error = response.get("error")
+    return any(error.values()) if type(error) is dict else bool(error)

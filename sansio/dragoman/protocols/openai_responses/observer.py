@@ -12,7 +12,7 @@ from dragoman._wire.json import JSONObject, encode, object_or_none, text_or_none
 from dragoman._wire.sse import Frame, encode_frame
 from dragoman.codec import RelayObserver, ResponseContext
 from dragoman.protocols._openai.errors import parse_error
-from dragoman.protocols.openai_responses.errors import error_event, response_error
+from dragoman.protocols.openai_responses.errors import error_event, has_error, response_error
 from dragoman.protocols.openai_responses.response_content_out import ResponseBuilder
 from dragoman.protocols.openai_responses.usage import read_usage
 
@@ -40,6 +40,7 @@ class ResponsesObserver(RelayObserver):
         self._response: JSONObject | None = None
         self._last_numbered = b""
         self._is_empty = True
+        self._unexplained = False  # the response has failed, and an error is to follow that says why
 
     def observe(self, frame: Frame) -> None:
         self._is_empty = False
@@ -62,17 +63,27 @@ class ResponsesObserver(RelayObserver):
                     self.usage = self.usage.updated(usage)
             if kind in _END_EVENTS:
                 self.ended = True
+            elif (
+                kind == "response.failed"
+                and self.error is None
+                and type(response) is dict
+                and not has_error(response)
+            ):
+                # Azure sends the error behind it (maximhq/bifrost#6419, read 2026-12-01).
+                self._unexplained = True
             elif kind in _FAILURE_EVENTS:
                 # The error of a failed response is inside of it.
                 self.error = self.error or parse_error(event if kind == "error" else event.get("response"))
             elif kind and kind not in _OPENING_EVENTS:  # without a type it is no event of this protocol
                 self.content_started = self.content_started or _has_content(event)
             if (kind in _END_EVENTS or kind in _FAILED_END_EVENTS) and type(response) is dict:
-                self.stream_finished = True
+                self.stream_finished = not self._unexplained
                 self.whole_body = response
 
     def fail(self, error: WireError) -> bytes:
         """Return an error event and a failed response, numbered on from the relayed events, else from 0."""
+        if self._unexplained:
+            return b""  # the client has its end
         last = (object_or_none(self._last_numbered) or {}).get("sequence_number")
         number = last + 1 if type(last) is int else 0
         out = b""

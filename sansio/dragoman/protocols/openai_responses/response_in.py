@@ -24,6 +24,7 @@ from dragoman._wire.json import JSON, JSONObject, decode_object, object_or_empty
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols._openai.errors import parse_error
+from dragoman.protocols.openai_responses.errors import has_error
 from dragoman.protocols.openai_responses.response_content_in import (
     CallItem,
     MessageItem,
@@ -116,7 +117,7 @@ class ResponsesReader:
         status = ""
         if response.get("status") is None and type(response.get("output")) is list:
             status = "incomplete" if response.get("incomplete_details") else "completed"
-            status = "failed" if _has_error(response) else status
+            status = "failed" if has_error(response) else status
             self._ledger.altered("/status", f"the upstream did not report one: read as {status}")
         self._finish(response, status, out)
         return out
@@ -154,7 +155,7 @@ class ResponsesReader:
 
     def on_terminal(self, event: JSONObject, out: list[Event]) -> None:
         response, status = _required_object(event, "response"), event["type"].removeprefix("response.")
-        if status == "failed" and not _has_error(response):
+        if status == "failed" and not has_error(response):
             # Azure sends the error behind it (maximhq/bifrost#6419, read 2026-12-01).
             self._unexplained = response
         else:
@@ -166,7 +167,7 @@ class ResponsesReader:
             status = event_status
         if status not in _END_STATUSES:
             raise unreadable_response(f"the response has status {status!r}, which is not a final status")
-        if status == "completed" and _has_error(response):
+        if status == "completed" and has_error(response):
             # "An error object returned when the model fails to generate a Response." (openai-python, response.py)
             status = "failed"
         self._start(response, out)
@@ -418,12 +419,6 @@ def read_whole(body: JSONObject, context: ResponseContext, ledger: Ledger) -> Se
     if "output" not in body and body.get("error") is not None:
         return (events.Failed(parse_error(body)),)
     return ResponsesReader(context, ledger).whole(body)
-
-
-def _has_error(response: JSONObject) -> bool:
-    """True if a response has an error, and not just the empty value of each of its members."""
-    error = response.get("error")
-    return any(error.values()) if type(error) is dict else bool(error)
 
 
 def _cut_reason(response: JSONObject) -> str | None:
