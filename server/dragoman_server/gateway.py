@@ -33,6 +33,7 @@ from dragoman_server.responses.background import BackgroundResponses
 from dragoman_server.responses.reasoning import ReasoningStore
 from dragoman_server.responses.service import StoredResponseService
 from dragoman_server.responses.stores.base import ResponseStore, ResponseStoreLimits
+from dragoman_server.responses.stores.memory import MemoryResponseStore
 from dragoman_server.settings import SIMULATOR, AccountSettings, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.simulator import SimulatedUpstream
@@ -303,13 +304,13 @@ def make_usage_store(server: ServerSettings) -> UsageStore:
 
 def _response_store(server: ServerSettings) -> ResponseStore | None:
     limits = ResponseStoreLimits(server.response_store_max_bytes, int(server.response_store_max_age_s))
-    if server.response_store == "off":
-        return None
     place = _place_of(server, "response_store")
-    if place is not None and server.response_store == "valkey":
-        from dragoman_server.responses.stores.valkey import ValkeyResponseStore
+    if place is None:
+        return MemoryResponseStore(limits) if server.response_store == "memory" else None
+    if server.response_store == "sqlite":
+        from dragoman_server.responses.stores.sqlite import SQLiteResponseStore
 
-        return ValkeyResponseStore(place, limits)
-    from dragoman_server.responses.stores.sqlite import SQLiteResponseStore
+        return SQLiteResponseStore(place, limits)
+    from dragoman_server.responses.stores.valkey import ValkeyResponseStore
 
-    return SQLiteResponseStore(place, limits)
+    return ValkeyResponseStore(place, limits)

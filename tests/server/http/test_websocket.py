@@ -387,26 +387,23 @@ async def test_only_the_newest_responses_are_kept() -> None:
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_silence_is_filled_with_events(protocol: str) -> None:
     up = scripted(protocol, slow(35, protocol), STREAMS[protocol], STREAMS[protocol], response_store="memory")
-    async with up.app.lifespan():
-        async with websocket(up.app) as client:
-            client.create()
-            events = await client.turn()
-            times = [
-                at
-                for at, event in client.events
-                if event["type"] in ("response.created", "response.in_progress")
-            ]
-            assert times[:3] == [pytest.approx(10), pytest.approx(20), pytest.approx(30)]
-            kinds = [event["type"] for event in events]
-            assert kinds[:3] == ["response.created", "response.in_progress", "response.in_progress"]
-            assert kinds.count("response.created") == 1
-            assert [event["sequence_number"] for event in events] == list(range(len(events)))
-            (id,) = {event["response"]["id"] for event in events if "response" in event}
-            # The announced id continues here, and on another connection from the store.
-            await complete(client, store=False, previous_response_id=id)
-        assert (await up.call(f"/v1/responses/{id}", method="GET")).status == 200
-        async with websocket(up.app) as client:
-            await complete(client, previous_response_id=id)
+    async with websocket(up.app) as client:
+        client.create()
+        events = await client.turn()
+        times = [
+            at for at, event in client.events if event["type"] in ("response.created", "response.in_progress")
+        ]
+        assert times[:3] == [pytest.approx(10), pytest.approx(20), pytest.approx(30)]
+        kinds = [event["type"] for event in events]
+        assert kinds[:3] == ["response.created", "response.in_progress", "response.in_progress"]
+        assert kinds.count("response.created") == 1
+        assert [event["sequence_number"] for event in events] == list(range(len(events)))
+        (id,) = {event["response"]["id"] for event in events if "response" in event}
+        # The announced id continues here, and on another connection from the store.
+        await complete(client, store=False, previous_response_id=id)
+    assert (await up.call(f"/v1/responses/{id}", method="GET")).status == 200
+    async with websocket(up.app) as client:
+        await complete(client, previous_response_id=id)
 
 
 async def test_an_announced_id_means_nothing_to_an_upstream_that_stores() -> None:

@@ -22,8 +22,7 @@ from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.log import RequestRecord
 from dragoman_server.responses import background
 from dragoman_server.responses.service import StoredResponseService
-from dragoman_server.responses.stores import base
-from dragoman_server.responses.stores import sqlite as sqlite_store
+from dragoman_server.responses.stores import base, memory
 from dragoman_server.responses.stores.base import (
     EventPage,
     ResponseEvents,
@@ -31,7 +30,7 @@ from dragoman_server.responses.stores.base import (
     ResponseStoreError,
     StoredResponse,
 )
-from dragoman_server.responses.stores.sqlite import SQLiteResponseStore
+from dragoman_server.responses.stores.memory import MemoryResponseStore
 from dragoman_server.settings import ClientKey
 from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import Secret
@@ -211,7 +210,7 @@ async def test_a_response_may_take_as_long_as_the_settings_say(records: list[Req
 async def test_what_a_stop_cuts_off_has_failed(records: list[RequestRecord]) -> None:
     async with gateway(**ON) as up:
         store = up.app._served.gateway.responses.store
-        close, store._file.close = store._file.close, lambda: None  # it is read behind the stop
+        assert store is not None
         whole = await begin(up)
         stream = await begin_stream(up)
     for id in (whole["id"], stream[0]["response"]["id"]):
@@ -222,7 +221,6 @@ async def test_what_a_stop_cuts_off_has_failed(records: list[RequestRecord]) -> 
     page = await store.read_events(("", stream[0]["response"]["id"]), -1, 0)
     assert frames(page.events.data)[-1]["type"] == "response.failed"
     assert [record.outcome for record in records] == ["cancelled"] * 2
-    close()
 
 
 async def test_a_stop_waits_for_what_is_made() -> None:
@@ -345,8 +343,7 @@ async def test_options_that_have_no_effect_are_a_loss(upstream: str, options: di
         assert (b'"lossy_translation"' in client.body) == lost
 
 
-async def test_nothing_follows_an_end_that_is_stored_at_the_second_attempt(running: CountedStore) -> None:
-    store = running
+async def test_nothing_follows_an_end_that_is_stored_at_the_second_attempt(store: CountedStore) -> None:
     now = int(time.time())
     body = {"id": "resp_1", "status": "in_progress", "output": [], "previous_response_id": None}
     opened = StoredResponse("resp_1", "", now, b"{}", (), (), now + 10.0)
@@ -421,7 +418,7 @@ async def test_the_limits_of_its_key_count_it_once(
 # Following.
 
 
-class CountedStore(SQLiteResponseStore):
+class CountedStore(MemoryResponseStore):
     """Counts reads of events. Fails while `failing`, and the first time that a log is closed; the write of event
     `hangs_at` takes for ever.
     """
@@ -458,7 +455,7 @@ class CountedStore(SQLiteResponseStore):
 
 @asynccontextmanager
 async def with_store(
-    store: SQLiteResponseStore, scripts: dict[str, Script] | None = None
+    store: MemoryResponseStore, scripts: dict[str, Script] | None = None
 ) -> AsyncIterator[Gateway]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dragoman_server.gateway._response_store", lambda server: store)
@@ -468,13 +465,7 @@ async def with_store(
 
 @pytest.fixture
 def store() -> CountedStore:
-    return CountedStore(None, base.ResponseStoreLimits(10_000_000, 3600))
-
-
-@pytest.fixture
-async def running(store: CountedStore) -> AsyncIterator[CountedStore]:
-    async with store.running():
-        yield store
+    return CountedStore(base.ResponseStoreLimits(10_000_000, 3600))
 
 
 @pytest.mark.no_cover
@@ -524,16 +515,16 @@ async def test_what_is_no_longer_kept_is_an_error(
     monkeypatch: pytest.MonkeyPatch, store: CountedStore
 ) -> None:
     """Of a long response the latest events are kept."""
-    monkeypatch.setattr(sqlite_store, "MAX_LOG_BYTES", 3000)
+    monkeypatch.setattr(memory, "MAX_LOG_BYTES", 3000)
     async with with_store(store) as up, anyio.create_task_group() as tasks:
         slow = FakeClient(json.dumps(request("chat")).encode(), pace=20)
         tasks.start_soon(lambda: up.call(PATH, client=slow))
         await anyio.sleep(5)
-        [id] = store._file.connection.execute("SELECT id FROM responses").fetchone()
-        refusal = await follow(up, id)
+        response = next(iter(store._responses.values()))
+        refusal = await follow(up, response.id)
         assert (refusal.status, refusal.error["param"]) == (400, "starting_after")
         first = int(refusal.error["message"].split()[4])
-        events = frames((await follow(up, id, first)).body)
+        events = frames((await follow(up, response.id, first)).body)
         assert (events[0]["sequence_number"], events[-1]["type"]) == (first + 1, "response.completed")
         await anyio.sleep(200)
         last = frames(slow.body)[-1]
@@ -559,7 +550,7 @@ async def test_a_response_that_is_too_large_for_the_store_has_failed(stream: boo
     whole = json.dumps({"id": "1", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
     script = Script([f"data: {delta}\n\ndata: [DONE]\n\n".encode() if stream else whole.encode()])
     scripts = {"/chat/completions": script}
-    async with with_store(CountedStore(None, base.ResponseStoreLimits(10_000, 3600)), scripts) as up:
+    async with with_store(CountedStore(base.ResponseStoreLimits(10_000, 3600)), scripts) as up:
         client = await up.call(PATH, request("chat", "m", stream=stream))
         id = (frames(client.body)[0]["response"] if stream else json.loads(client.body))["id"]
         found = await ended(up, id)
@@ -568,7 +559,7 @@ async def test_a_response_that_is_too_large_for_the_store_has_failed(stream: boo
             events = frames(client.body)
             assert (events[-1]["type"], events[-1]["response"]) == ("response.failed", found)
             assert [event["sequence_number"] for event in events] == list(range(len(events)))
-    async with with_store(CountedStore(None, base.ResponseStoreLimits(100, 3600))) as up:
+    async with with_store(CountedStore(base.ResponseStoreLimits(100, 3600))) as up:
         assert (await up.call(PATH, request("chat"))).status == 413
         assert up.upstreams.sent == []
 
@@ -646,8 +637,7 @@ async def test_the_response_of_a_gateway_that_has_died_has_failed(store: Counted
         assert error["message"] == "Cannot cancel a failed response."
 
 
-async def test_who_has_renewed_its_lease_meanwhile_is_alive(running: CountedStore) -> None:
-    store = running
+async def test_who_has_renewed_its_lease_meanwhile_is_alive(store: CountedStore) -> None:
     now = int(time.time())
     await store.open(StoredResponse("resp_1", "", now, b"{}", (), (), now - 1.0))
     found = await store.get("", "resp_1", now)
@@ -656,11 +646,9 @@ async def test_who_has_renewed_its_lease_meanwhile_is_alive(running: CountedStor
     assert await store.open_logs([found.key])
 
 
-async def test_it_can_be_cancelled_while_events_come(
-    running: CountedStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now, store = int(time.time()), running
-    store.closes = 1  # so that it fails no more
+async def test_it_can_be_cancelled_while_events_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = int(time.time())
+    store = MemoryResponseStore(base.ResponseStoreLimits(10_000, 3600))
     opened = StoredResponse("resp_1", "", now, b"{}", (), (), now + 10.0)
     await store.open(opened)
     await store.append(opened.key, ResponseEvents(0, 1, b"data: 0\n\n"), now)

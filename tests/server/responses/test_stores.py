@@ -3,11 +3,13 @@
 Tests of all stores and tests of concurrency run on both backends.
 """
 
+import gc
 import importlib
 import re
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
@@ -33,6 +35,7 @@ from dragoman_server.responses.stores.base import (
     StoredItem,
     StoredResponse,
 )
+from dragoman_server.responses.stores.memory import MemoryResponseStore
 from dragoman_server.responses.stores.sqlite import SQLiteResponseStore
 from dragoman_server.responses.stores.valkey import ValkeyResponseStore
 
@@ -55,6 +58,8 @@ class Kind:
     async def __call__(self, limits: ResponseStoreLimits = LIMITS) -> AsyncIterator[ResponseStore]:
         store: ResponseStore
         match self.name:
+            case "memory":
+                store = MemoryResponseStore(limits)
             case "sqlite":
                 store = SQLiteResponseStore(str(self.path), limits)
             case _:
@@ -70,7 +75,7 @@ class Kind:
             file.unlink()
 
 
-@pytest.fixture(params=["sqlite", "valkey"])
+@pytest.fixture(params=["memory", "sqlite", "valkey"])
 def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
     server = request.getfixturevalue("valkey") if request.param == "valkey" else None
     kind = Kind(request.param, tmp_path, server)
@@ -476,27 +481,61 @@ async def test_on_a_full_disk_the_oldest_go(sqlite: Kind) -> None:
             await store.put(response("resp_large", body=bytes(950_000)))
 
 
+async def test_a_large_response_lets_others_run_and_is_stored_and_dropped_whole() -> None:
+    items = tuple([item(f"msg_{number}") for number in range(2500)])
+    store = MemoryResponseStore(LIMITS)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(store.put, response(input_items=items))
+        while not store.bytes:
+            await anyio.lowlevel.checkpoint()
+        assert await store.get("", "resp_1", NOW) is None
+        tasks.cancel_scope.cancel()
+    assert (await store.get("", "resp_1", NOW)).input == items
+    stored = store.bytes
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(store.get, "", "resp_1", NOW + LIMITS.max_age_s + 1)
+        while store.bytes == stored:
+            await anyio.lowlevel.checkpoint()
+        assert await store.get("", "resp_1", NOW) is None
+        assert 0 < store.bytes < stored
+        tasks.cancel_scope.cancel()
+    assert store.bytes == 0
+    assert await item_of(store, "", "msg_1", NOW) is None
+
+
+@one_backend
+@pytest.mark.no_cover
+async def test_many_responses_expire_in_linear_time() -> None:
+    """To drop one takes less than to store it. A walk over those that have gone before it takes much longer."""
+    store = MemoryResponseStore(ResponseStoreLimits(max_bytes=10**9, max_age_s=3600))
+    before, begun = len(gc.get_objects()), time.thread_time()
+    for number in range(100_000):
+        await store.put(response(f"resp_{number}"))
+    stored = time.thread_time()
+    gc.collect()
+    assert len(gc.get_objects()) < before + 1000, (
+        "a full collection walks over them, and nothing runs meanwhile"
+    )
+    collected = time.thread_time()  # which takes longer the more a test run has in memory
+    assert await store.get("", "resp_1", NOW + 3601) is None
+    assert store.bytes == 0
+    assert time.thread_time() - collected < 2 * (stored - begun)
+
+
 @one_backend
 async def test_memory_is_freed_to_the_last_byte() -> None:
-    store = SQLiteResponseStore(None, LIMITS)
-    async with store.running():
-        for number in range(3):
-            await store.put(response(f"resp_{number}", input_items=(item("shared"), item(f"m{number}"))))
-        for number in range(3):
-            await store.delete("", f"resp_{number}")
-        await store.open(opened())
-        await store.append(KEY, events(0, "a", "b"), NOW)
-        await store.close(response(), events(2, "c"))
-        await store.delete("", "resp_1")
-        await store.open(opened())
-        await store.close(response(), events(0, "c"))
-        await store.open(opened("resp_2", NOW + LOG_KEPT_S + 1))  # which drops logs that are too old
-        for number in range(1, 3):
-            await store.delete("", f"resp_{number}")
-        rows = "UNION ALL SELECT count(*) FROM ".join(
-            f"{table} " for table in ("items", "links", "logs", "events")
-        )
-        left = store._file.connection.execute(
-            f"SELECT bytes FROM total UNION ALL SELECT count(*) FROM {rows}"
-        )
-        assert left.fetchall() == [(0,)] * 5
+    store = MemoryResponseStore(LIMITS)
+    for number in range(3):
+        await store.put(response(f"resp_{number}", input_items=(item("shared"), item(f"m{number}"))))
+    for number in range(3):
+        await store.delete("", f"resp_{number}")
+    await store.open(opened())
+    await store.append(KEY, events(0, "a", "b"), NOW)
+    await store.close(response(), events(2, "c"))
+    await store.delete("", "resp_1")
+    await store.open(opened())
+    await store.close(response(), events(0, "c"))
+    await store.open(opened("resp_2", NOW + LOG_KEPT_S + 1))  # which drops logs that are too old
+    for number in range(1, 3):
+        await store.delete("", f"resp_{number}")
+    assert (store.bytes, store._items, store._named, store._logs) == (0, {}, {}, {})

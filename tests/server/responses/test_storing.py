@@ -26,7 +26,7 @@ from dragoman_server.proxying import client_stream
 from dragoman_server.proxying.request_handler import STORE_TIMEOUT_S
 from dragoman_server.responses import service as stored_responses
 from dragoman_server.responses.stores.base import ResponseStoreError, StoredResponse
-from dragoman_server.responses.stores.sqlite import SQLiteResponseStore
+from dragoman_server.responses.stores.memory import MemoryResponseStore
 from dragoman_server.settings import ClientKey, Settings
 from dragoman_server.settings.client_keys import hash_client_key
 from dragoman_server.settings.secret import Secret
@@ -40,13 +40,13 @@ pytestmark = pytest.mark.anyio
 def stored(monkeypatch: pytest.MonkeyPatch) -> list[StoredResponse]:
     """All that was put into stores."""
     found: list[StoredResponse] = []
-    put = SQLiteResponseStore.put
+    put = MemoryResponseStore.put
 
-    async def noting(self: SQLiteResponseStore, response: StoredResponse) -> bool:
+    async def noting(self: MemoryResponseStore, response: StoredResponse) -> bool:
         found.append(response)
         return await put(self, response)
 
-    monkeypatch.setattr(SQLiteResponseStore, "put", noting)
+    monkeypatch.setattr(MemoryResponseStore, "put", noting)
     return found
 
 
@@ -106,12 +106,12 @@ async def refuses_to_go_on_from(up: Gateway, response: dict[str, Any]) -> None:
 async def test_a_stop_sends_no_end_that_is_not_stored_or_holds_the_loop(
     stored: bool, text: bytes, sent: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def hangs(self: SQLiteResponseStore, response: StoredResponse) -> bool:
+    async def hangs(self: MemoryResponseStore, response: StoredResponse) -> bool:
         await anyio.sleep_forever()
         return True
 
     received = bytearray()
-    monkeypatch.setattr(SQLiteResponseStore, "put", hangs)
+    monkeypatch.setattr(MemoryResponseStore, "put", hangs)
     # So that nothing needs a thread, for which no virtual time waits.
     monkeypatch.setattr(client_stream, "INLINE_BYTES", 200)
     script = [BEGUN["chat"][1], Sleep(0.1), BEGUN["chat"][1].replace(b"Hello", text), Sleep(0.1)]
@@ -242,9 +242,9 @@ async def test_it_is_stored_before_the_client_gets_the_end(
 ) -> None:
     """The next request of the client may arrive while the store still writes."""
     order: list[str] = []
-    put = SQLiteResponseStore.put
+    put = MemoryResponseStore.put
 
-    async def slow(self: SQLiteResponseStore, response: StoredResponse) -> bool:
+    async def slow(self: MemoryResponseStore, response: StoredResponse) -> bool:
         await anyio.sleep(5)
         order.append("kept")
         return await put(self, response)
@@ -255,7 +255,7 @@ async def test_it_is_stored_before_the_client_gets_the_end(
                 order.append("told")
             await super().send(message)
 
-    monkeypatch.setattr(SQLiteResponseStore, "put", slow)
+    monkeypatch.setattr(MemoryResponseStore, "put", slow)
     async with gateway(**ON, keepalive_s=1.0) as up:
         for upstream in STATELESS:
             order.clear()
@@ -297,12 +297,12 @@ async def test_a_client_that_leaves_while_the_response_is_stored(
     """The response is complete, though its end was not sent. There is a deadline for storing it."""
     stored: list[StoredResponse] = []
 
-    async def slow(self: SQLiteResponseStore, response: StoredResponse) -> bool:
+    async def slow(self: MemoryResponseStore, response: StoredResponse) -> bool:
         await anyio.sleep(takes_s)
         stored.append(response)
         return True
 
-    monkeypatch.setattr(SQLiteResponseStore, "put", slow)
+    monkeypatch.setattr(MemoryResponseStore, "put", slow)
     end, begun = BEGUN["chat"]
     async with gateway({end: Script([begun, END_OF_CHAT])}, **ON) as up:
         body = json.dumps({"model": "chat/m", "input": "one", "stream": True}).encode()
@@ -381,7 +381,7 @@ async def test_a_response_that_cannot_be_stored_is_sent_all_the_same(
     stream: bool, monkeypatch: pytest.MonkeyPatch, errors: Callable[[], list[str]], record: Any
 ) -> None:
     """That is reported in the response if it is not sent yet; of a stream in the ledger, which the log has."""
-    monkeypatch.setattr(SQLiteResponseStore, "put", broken)
+    monkeypatch.setattr(MemoryResponseStore, "put", broken)
     async with gateway(**ON) as up:
         client = await up.call(PATH, {"model": "chat/echo", "input": "one", "stream": stream})
     response = frames(client.body)[-1]["response"] if stream else json.loads(client.body)
@@ -403,7 +403,7 @@ async def test_a_store_that_cannot_be_read_is_503(
     up: Gateway, monkeypatch: pytest.MonkeyPatch, errors: Callable[[], list[str]]
 ) -> None:
     for name in ("get", "items", "delete"):
-        monkeypatch.setattr(SQLiteResponseStore, name, broken)
+        monkeypatch.setattr(MemoryResponseStore, name, broken)
     body: dict[str, Any] = {"model": "chat/echo", "input": "x"}
     error = await refused(up, 503, {**body, "previous_response_id": "resp_1"})
     assert "try again later" in error["message"]

@@ -1,1 +1,1 @@
-"""Response stores: the interface in base; SQLite, in a file or in memory; and a Valkey server."""
+"""Response stores: the interface in base, and one module per place of the data (memory, SQLite, Valkey)."""

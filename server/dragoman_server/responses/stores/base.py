@@ -14,7 +14,7 @@ Only the owner of a response can see it. Times are arguments, in seconds since t
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
@@ -184,6 +184,21 @@ class ResponseStoreLimits(msgspec.Struct, frozen=True):
 
     max_bytes: int
     max_age_s: int
+
+
+def find_items(
+    ids: Iterable[str], limit: int, find: Callable[[str], StoredItem | None]
+) -> dict[str, StoredItem]:
+    """Return what a store's items() does. find: returns the item of an id."""
+    found: dict[str, StoredItem] = {}
+    for id in ids:
+        if limit < 0:
+            break
+        item = find(id)
+        if item is not None:
+            found[id] = item
+            limit -= len(item.data)
+    return found
 
 
 class ResponseStore(Protocol):

@@ -1,4 +1,4 @@
-"""A response store in a SQLite file, which outlives the process and which several processes may share; or in memory.
+"""A response store in a SQLite file, which outlives the process and which several processes may share.
 
 The standard library's sqlite3 blocks, so it runs in a worker thread: one connection per process, used by one call at a
 time. A write-ahead log lets processes read while one of them writes; a writer waits for another one for a limited time.
@@ -16,7 +16,6 @@ import anyio
 from anyio.abc import TaskGroup
 
 from dragoman_server.platform import sqlite_file
-from dragoman_server.platform.off_loop import off_loop
 from dragoman_server.responses.stores.base import (
     LOG_KEPT_S,
     MAX_LOG_BYTES,
@@ -31,6 +30,7 @@ from dragoman_server.responses.stores.base import (
     ResponseTooLarge,
     StoredItem,
     StoredResponse,
+    find_items,
     item_digest,
     page_of,
 )
@@ -164,10 +164,10 @@ class SQLiteResponseStore:
     """See ResponseStore.
 
     Args:
-        path: the file, created if it is missing; its folder must exist. None for memory, which this process alone has.
+        path: the file, created if it is missing; its folder must exist.
     """
 
-    def __init__(self, path: str | None, limits: ResponseStoreLimits) -> None:
+    def __init__(self, path: str, limits: ResponseStoreLimits) -> None:
         self._file = sqlite_file.SQLiteFile(FILE_FORMAT, path, ResponseStoreError)
         self._limits = limits
         self._writing: TaskGroup | None = None
@@ -184,7 +184,7 @@ class SQLiteResponseStore:
                 await writing.__aexit__(None, None, None)  # bounded by TURN_S and _BUSY_S
 
     async def put(self, response: StoredResponse) -> bool:
-        if await self._is_too_large(response):
+        if self._is_too_large(response):
             return False
 
         async def write() -> Exception | None:
@@ -214,7 +214,7 @@ class SQLiteResponseStore:
         return await self._file.call(lambda: self._delete(owner, id))
 
     async def open(self, response: StoredResponse) -> bool:
-        if await self._is_too_large(response):
+        if self._is_too_large(response):
             return False
         await self._in_room(response.size, lambda: self._insert(response))
         return True
@@ -225,7 +225,7 @@ class SQLiteResponseStore:
     async def close(
         self, response: StoredResponse, events: ResponseEvents, lease: float | None = None
     ) -> bool:
-        if await self._is_too_large(response):
+        if self._is_too_large(response):
             raise ResponseTooLarge(f"response {response.id} is too large for the response store")
         return await self._in_room(response.size, lambda: self._close(response, events, lease))
 
@@ -237,8 +237,8 @@ class SQLiteResponseStore:
     async def read_events(self, key: ResponseKey, after: int, now: int) -> EventPage | None:
         return await self._file.call(lambda: self._read_events(key, after, now))
 
-    async def _is_too_large(self, response: StoredResponse) -> bool:
-        return await off_loop(response.size_without_items, lambda: response.size) > self._limits.max_bytes
+    def _is_too_large(self, response: StoredResponse) -> bool:
+        return response.size > self._limits.max_bytes
 
     async def _in_room(self, size: int, write: Callable[[], _T]) -> _T:
         """Run what writes so many bytes in the thread. On a full disk, make room and try it again."""
@@ -251,7 +251,7 @@ class SQLiteResponseStore:
                     if error.sqlite_errorcode != sqlite3.SQLITE_FULL or not self._drop_oldest(size):
                         raise
 
-        return await self._file.call(try_again, size)
+        return await self._file.call(try_again)
 
     # What follows runs in the thread.
 
@@ -334,17 +334,16 @@ class SQLiteResponseStore:
         return StoredResponse(id, owner, created, body, input_items, output_items, lease)
 
     def _items(self, owner: str, ids: Collection[str], now: int, limit: int) -> dict[str, StoredItem]:
-        found: dict[str, StoredItem] = {}
         with self._reading(now) as reading:
-            for id in ids:
-                if limit < 0:
-                    break
-                latest = "SELECT id, data FROM items WHERE owner = ? AND id = ? ORDER BY key DESC LIMIT 1"
-                row = reading.execute(latest, (owner, id)).fetchone()
-                if row is not None:
-                    found[id] = StoredItem(*row)
-                    limit -= len(found[id].data)
-        return found
+
+            def find(id: str) -> StoredItem | None:
+                found = reading.execute(
+                    "SELECT id, data FROM items WHERE owner = ? AND id = ? ORDER BY key DESC LIMIT 1",
+                    (owner, id),
+                ).fetchone()
+                return None if found is None else StoredItem(*found)
+
+            return find_items(ids, limit, find)
 
     def _delete(self, owner: str, id: str) -> bool:
         with sqlite_file.write_transaction(self._file.connection) as connection:
