@@ -23,6 +23,7 @@ attack or do not read (docs/decisions/4-hypercorn.md).
     websocket         a WebSocket over either version of HTTP, between its frames and ASGI
     websocket_frames  reads and writes its frames, permessage-deflate included; no I/O
     websocket_handshake  which requests open a WebSocket, and their responses; no I/O
+    unsent            bounds the large bodies that clients have not read
     refusals          responses to requests that the application never receives
     tasks             runs the application for one request, with the queue of what it receives
     lifespan          the application's start and end

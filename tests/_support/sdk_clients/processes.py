@@ -4,13 +4,15 @@ The simulator is named four times, once for each protocol, so every pair of prot
 the model's name alone: `chat/echo`, `messages/echo`, `responses/echo`, `gemini/echo`.
 """
 
+import http.client
 import itertools
 import json
+import time
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 import pytest
-from command.process import GatewayProcess, Server
+from command.process import DEADLINE_S, GatewayProcess, Server
 from oracle import CHAT, GEMINI, MESSAGES, RESPONSES
 
 from dragoman import UPSTREAMS as SPECS
@@ -60,6 +62,32 @@ class Simulator(Server):
         """How many requests were opened, closed and aborted so far."""
         counts: dict[str, int] = json.loads(self.get("/stats"))
         return counts
+
+    def settled(self) -> dict[str, int]:
+        """The counts, once no request is open."""
+        deadline = time.monotonic() + DEADLINE_S
+        while time.monotonic() < deadline:
+            counts = self.stats()
+            if counts["opened"] == counts["closed"]:
+                return counts
+            time.sleep(0.01)
+        raise AssertionError(f"requests are still open: {counts}")
+
+    def wait_for(self, name: str, count: int, within_s: float = DEADLINE_S) -> float:
+        """Seconds until a count has come so far. Raises AssertionError after `within_s`."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
+        begun = time.monotonic()
+        try:
+            while True:
+                connection.request("GET", "/stats")
+                counts = json.loads(connection.getresponse().read())
+                elapsed = time.monotonic() - begun
+                if counts[name] >= count:
+                    return elapsed
+                assert elapsed < within_s, f"{name} is not {count} after {elapsed:.3f} s: {counts}"
+                time.sleep(0.005)
+        finally:
+            connection.close()
 
 
 class Gateway(GatewayProcess):
