@@ -44,7 +44,7 @@ def strip_extensions(request: Request, context: PassContext) -> Request:
             context.ledger.add(repair.code, repair.path, repair.detail)
     ledger, contents = context.ledger, context.contents
     if context.rewritten:
-        return _without_opaque(request, ledger) if context.only_functions else request
+        return _fitted(request, context) if context.only_functions else request
     refuse_server_state(request, context.client.server_state_params)
 
     def note(nodes: Iterable[Any]) -> None:
@@ -56,27 +56,29 @@ def strip_extensions(request: Request, context: PassContext) -> Request:
         ledger.unknown_fields("", request.extra, request.defined)
     if request.tools:
         note(request.tools)
-    for namespace in request.namespaces:
-        if namespace.description:
-            ledger.dropped(
-                f"{namespace.path}/description", "the namespace was taken apart: other protocols have none"
-            )
     if request.namespaces:
         note(request.namespaces)
     for config in (request.reasoning, request.response_format):
         if config is not None:
             ledger.unknown_fields(config.path, config.extra, request.defined)
     note(contents.shaped)
-    if OpaquePart in contents.subjects:
-        request = _without_opaque(request, ledger)
+    return _fitted(request, context)
+
+
+def _fitted(request: Request, context: PassContext) -> Request:
+    """Return the request without what the upstream has no form for: namespaces, foreign items, tools to load later."""
+    ledger = context.ledger
+    for namespace in request.namespaces:
+        if namespace.description:
+            ledger.dropped(
+                f"{namespace.path}/description", "the namespace was taken apart: the upstream has none"
+            )
+    if OpaquePart in context.contents.subjects:
+        request = map_parts(request, dict.fromkeys((OpaquePart, ToolResult), partial(_plain, ledger=ledger)))
+        request = map_parts(request, {OpaquePart: partial(_replaced, ledger=ledger)}, ["user"])
     if [tool for tool in request.tools if type(tool) is FunctionTool and tool.deferred]:
         request = msgspec.structs.replace(request, tools=_loaded(request, ledger))
     return request
-
-
-def _without_opaque(request: Request, ledger: Ledger) -> Request:
-    request = map_parts(request, dict.fromkeys((OpaquePart, ToolResult), partial(_plain, ledger=ledger)))
-    return map_parts(request, {OpaquePart: partial(_replaced, ledger=ledger)}, ["user"])
 
 
 def _loaded(request: Request, ledger: Ledger) -> tuple[Tool, ...]:

@@ -107,7 +107,8 @@ class InputWriter(msgspec.Struct):
     def _write_item(self, message: Message, content: list[JSON]) -> None:
         """Write a message item."""
         item: JSONObject = {"type": "message", "role": message.role, "content": content}
-        if not self._native and len(content) == 1 and content[0].get("annotations") == []:
+        is_ours = not self._native or message.before is None
+        if is_ours and len(content) == 1 and content[0].get("annotations") == []:
             item["content"] = content[0]["text"]  # see _plain_message
         if message.phase is not None:
             item["phase"] = message.phase

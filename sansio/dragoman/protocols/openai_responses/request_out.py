@@ -70,7 +70,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
         messages = messages[1:]
     moved: frozenset[str] = frozenset()
     only_functions = capabilities.custom_tools is False
-    if native and (only_functions or not capabilities.additional_tools):
+    if native and not capabilities.additional_tools:
         moved = _declarations(messages, ledger)
         messages = tuple([each for each in messages if each.path not in moved])
     items: JSON = InputWriter(ledger, native, only_functions).items(messages)
@@ -120,11 +120,15 @@ def _write_tools(
     request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger, moved: frozenset[str]
 ) -> None:
     native = bool(request.native)
-    # Tools that an input item declares are written there, but for those of the items at the paths `moved`.
+    # Tools that an input item declares are written there, but for those of the items at the paths `moved`. A server
+    # that has functions only gets no such items.
+    in_items = native and capabilities.custom_tools is not False
     tools = [
         tool
         for tool in request.tools
-        if not (native and tool.path.startswith("/input/") and tool.path.partition("/tools/")[0] not in moved)
+        if not (
+            in_items and tool.path.startswith("/input/") and tool.path.partition("/tools/")[0] not in moved
+        )
     ]
     body = write_tools(tools, request, capabilities, ledger) if tools else []
     if body:
